@@ -77,19 +77,6 @@ class FrontierOverlap:
     chance_precision: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontierOverlaps:
-    """The figures of `FrontierOverlap` and the frontiers' sizes for many pairs, (n_pairs,)."""
-
-    n_source: Floats
-    n_target: Floats
-    precision: Floats
-    recall: Floats
-    f1: Floats
-    jaccard: Floats
-    chance_precision: Floats
-
-
 def frontier(points: Floats) -> Mask:
     """Which rows of (n_points, n_objectives) no other row dominates, (n_points,).
 
@@ -137,22 +124,22 @@ def overlap(source: Mask, target: Mask) -> FrontierOverlap | None:
     )
 
 
-def overlaps(masks: Mask, source: Positions, target: Positions) -> FrontierOverlaps:
-    """Compares frontiers pair by pair: columns of (n_points, n_frontiers), all non-empty."""
+def overlaps(masks: Mask, source: Positions, target: Positions) -> dict[str, Floats]:
+    """Compares frontiers pair by pair: columns of (n_points, n_frontiers), all non-empty.
+
+    The figures of `FrontierOverlap` and the frontiers' sizes, (n_pairs,) each.
+    """
     sizes = masks.sum(axis=0)
     # Counts stay exact in float32 up to 2^24 points.
     ones = masks.astype(np.float32)
     both = (ones.T @ ones)[source, target].astype(np.float64)
-    n_source, n_target = sizes[source], sizes[target]
-    return FrontierOverlaps(
-        n_source=n_source.astype(np.float64),
-        n_target=n_target.astype(np.float64),
-        precision=both / n_source,
-        recall=both / n_target,
-        f1=2 * both / (n_source + n_target),
-        jaccard=both / (n_source + n_target - both),
-        chance_precision=n_target / masks.shape[0],
-    )
+    n_source, n_target = sizes[source].astype(np.float64), sizes[target].astype(np.float64)
+    return {
+        "n_source": n_source, "n_target": n_target,
+        "precision": both / n_source, "recall": both / n_target,
+        "f1": 2 * both / (n_source + n_target), "jaccard": both / (n_source + n_target - both),
+        "chance_precision": n_target / masks.shape[0],
+    }  # fmt: skip
 
 
 def _of_pairs(points: Floats) -> Mask:

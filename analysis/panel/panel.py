@@ -16,6 +16,8 @@ PLATFORM_FACTS = (
 )  # fmt: skip
 LATENCY, FRM = "latency", "frm"
 """Names of the two measures that `measures` gives; tables show them, and seeds contain them."""
+_DECIMALS = 9
+"""Of the logarithm of a product: no measurement separates values that differ by less."""
 FRM_WITHOUT_MEMORY = "frm_without_memory"
 """FRM's name where no row has a memory: the ratios of FLOPs and latency."""
 
@@ -75,9 +77,13 @@ class Measure:
 
     @property
     def values(self) -> Floats:
-        """What ranks the models; logarithms, so that products neither overflow nor lose digits."""
-        values: Floats = np.log(self.rest) + np.log(self.latency)
-        return values
+        """What ranks the models; logarithms, so that products neither overflow nor lose digits.
+
+        Equal products of unequal factors tie: sums of logarithms differ by rounding only.
+        """
+        rest = np.log(self.rest)
+        values = rest + np.log(self.latency)
+        return np.where(rest == 0, values, np.round(values, _DECIMALS))
 
 
 def comparable_scope(scope: Scope) -> Scope:

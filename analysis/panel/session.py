@@ -129,7 +129,6 @@ class Session:
         self._rows = _Rows(frame, selection, cells)
         self._results = results
         self._made: dict[tuple[object, ...], object] = {}
-        self._of_workloads: dict[str, Session] = {}
 
     @property
     def workload(self) -> Workload:
@@ -243,14 +242,7 @@ class Session:
 
     def of_workload(self, workload: str) -> "Session":
         """A session of the same selection, of this workload; made once a session."""
-        if workload not in self._of_workloads:
-            one = self.asked(replace(self.selection, workload=workload))
-            is_whole = self.selection.workload is None and self._rows.every is self.frame
-            if is_whole and self.workloads == (workload,):
-                # A name for the only workload leaves all rows, which may be read already.
-                one._rows = self._rows
-            self._of_workloads[workload] = one
-        return self._of_workloads[workload]
+        return self.once(_of_workload, workload)
 
     def cells_of(self, workload: str) -> pl.DataFrame | None:
         """The selected cells of one workload; `None` if every attempt failed or is left out."""
@@ -265,7 +257,7 @@ class Session:
 
         What the limit drops was measured, and is not a cell that failed.
         """
-        return _without_limit(self)
+        return self.asked(replace(self.selection, max_memory_mib=None))
 
     @property
     def chosen_workloads(self) -> tuple[str, ...]:
@@ -287,13 +279,27 @@ class Session:
         return Session(frame, selection, results=self._results, is_named=self._is_named)
 
     def asked(self, selection: Selection) -> "Session":
-        """A session of the same frame with another selection; equal rows share their arrays."""
-        if selection == self.selection:
-            return self
-        session = self._on(self.frame, selection)
-        if selection.rows == self.selection.rows:
-            session._rows = self._rows
-        return session
+        """A session of the same frame with another selection; made once, and kept.
+
+        Equal rows share their arrays.
+        """
+        return self if selection == self.selection else self.once(_asked, selection)
+
+
+def _asked(session: Session, selection: Selection) -> Session:
+    found = session._on(session.frame, selection)
+    if selection.rows == session.selection.rows:
+        found._rows = session._rows
+    return found
+
+
+def _of_workload(session: Session, workload: str) -> Session:
+    found = session.asked(replace(session.selection, workload=workload))
+    is_whole = session.selection.workload is None and session._rows.every is session.frame
+    if is_whole and session.workloads == (workload,):
+        # A name for the only workload leaves all rows, which may be read already.
+        found._rows = session._rows
+    return found
 
 
 def once_a_session(make: Callable[[Session], T]) -> Callable[[Session], T]:
@@ -304,11 +310,6 @@ def once_a_session(make: Callable[[Session], T]) -> Callable[[Session], T]:
         return session.once(make)
 
     return made
-
-
-@once_a_session
-def _without_limit(session: Session) -> Session:
-    return session.asked(replace(session.selection, max_memory_mib=None))
 
 
 def how_to_measure(a: str, b: str) -> str:

@@ -121,7 +121,7 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
             name: heat_columns(pairs, name, shown.platform_at)
             for name in _MEASURES
         },
-        "history": history_series(tables.histories, shown),
+        "history": history_series(tables.history, shown),
         "tokens": token_points(evidence),
         "scaling": curve_groups(evidence, tables),
         "sustained": sustained_series(evidence),

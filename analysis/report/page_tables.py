@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.evidence import Evidence
@@ -20,8 +19,8 @@ from fleetrank.analysis.report.html_table import (
 from fleetrank.analysis.report.pair_view import fleet_data
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.frontier_transfer import ParetoResult, pareto
-from fleetrank.analysis.statistics.history.history_table import History, histories
-from fleetrank.analysis.statistics.language.language import PhasesResult, phases, phases_table
+from fleetrank.analysis.statistics.history.history_table import History, history
+from fleetrank.analysis.statistics.language.language import PhasesResult, phases
 from fleetrank.analysis.statistics.measured.verdicts import with_verdicts
 from fleetrank.analysis.statistics.prediction.predictions import (
     Prediction,
@@ -115,6 +114,8 @@ _OF_PAIRED = ("frontier", "frontier/regret")
 PREDICTED_LEAD = (
     "An open symbol with a thin line is a prediction and its 90 % interval, not a measurement."
 )
+_OF_EVERY_WORKLOAD = ("scaling", "transfer/phases")
+"""The workload of the page chooses the other tables."""
 _SLOW = ("trust/stability", "trust/ranks", "claims")
 """These tables make many draws even for few platforms; the cost of one grows with the models."""
 _MANY_MODELS = 200
@@ -133,7 +134,7 @@ class PageTables:
         why_no_fleet: the reason.
         verdicts: every cell with its verdict.
         curves: the points of table `scaling`, of all workloads; `None` without two of an axis.
-        histories: of each platform; `None` without two sweeps of any.
+        history: of all platforms; `None` without two sweeps of any.
         phases: of `transfer/phases`; `None` without two workloads with tokens.
         predictions: of the page's platforms; `None` unless the page was asked to show them.
     """
@@ -146,7 +147,7 @@ class PageTables:
     predictions: PredictionsResult | None = None
     phases: PhasesResult | None = None
     curves: pl.DataFrame | None = None
-    histories: Sequence[History] | None = None
+    history: History | None = None
     fleet: Json | None = None
     why_no_fleet: str = ""
     verdicts: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -202,11 +203,6 @@ def page_tables(evidence: Evidence, *, is_predicted: bool = False) -> PageTables
     return found
 
 
-def _every_workload(session: Session) -> Session:
-    """All workloads: the page's own one chooses the other tables."""
-    return session.asked(replace(session.selection, workload=None))
-
-
 def _table(name: str, session: Session, evidence: Evidence, found: PageTables) -> Table:
     request, n_models = table_request(name), evidence.cells["model"].n_unique()
     if name in _SLOW and n_models > _MANY_MODELS:
@@ -214,30 +210,25 @@ def _table(name: str, session: Session, evidence: Evidence, found: PageTables) -
             f"not computed for the page: it takes too long for {n_models:,} models",
             f"fleetrank report show {request.words}",
         )
-    if name == "claims" and n_models < MIN_MODELS_FOR_INTERVAL:
-        raise NoDataError(
-            f"{count_of(n_models, 'model')}: with fewer than {MIN_MODELS_FOR_INTERVAL} no rho has "
-            "an interval",
-            f"fleetrank report show {request.words}",
-        )
     if name == "transfer":
         mine, means = transfer(session), found.transfer
         found.transfer = mine if means is None else replace(means, pairs=mine.pairs)
         return transfer_as_table(found.transfer)
+    asked = session.asked(request.selection(session.selection))
     if name == "transfer along=runtime":
-        found.frameworks = transfer(session, Axis.RUNTIME)
+        found.frameworks = transfer(asked, Axis.RUNTIME)
         return transfer_as_table(found.frameworks)
+    if name in _OF_EVERY_WORKLOAD:
+        asked = session.asked(replace(session.selection, workload=None))
+    table = session_table(request.name, asked)
     if name == "scaling":
-        found.curves = scaling_points(_every_workload(session))
-        return session_table(name, _every_workload(session))
+        found.curves = scaling_points(asked)
     if name == "transfer/phases":
-        found.phases = phases(_every_workload(session))
-        return phases_table(_every_workload(session))
-    table = session_table(request.name, session.asked(request.selection(session.selection)))
+        found.phases = phases(asked)
     if name == "frontier":
         found.pareto = pareto(session)
     if name == "history/steps":
-        found.histories = histories(session)
+        found.history = history(session)
     return table
 
 

@@ -14,21 +14,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fleetrank.analysis.arrays.bootstrap import (
-    MIN_MODELS_FOR_INTERVAL,
-    percentile_interval,
-    resample_counts,
-    resampled_units,
-)
-from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, products, spearman_matrix
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, average_ranks
 from fleetrank.analysis.chart_points import Fate, frontier_pairs
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.figures import FAMILY_MARKS, chosen_platforms
 from fleetrank.analysis.labels import labels_of, published_names
-from fleetrank.analysis.panel.agreement import Agreement
-from fleetrank.analysis.panel.panel import FRM, LATENCY
+from fleetrank.analysis.panel.agreement import Agreement, pair_figures
+from fleetrank.analysis.panel.panel import FRM, LATENCY, Measure
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.report.charts import ONE_COLUMN_PX, PaperFigure, Spec, drawing, stacked
+from fleetrank.analysis.report.charts import ONE_COLUMN_PX, PaperFigure, Spec, drawing
 from fleetrank.analysis.statistics.claims.claims import ClaimVerdict
 from fleetrank.analysis.statistics.pairs.pair_orders import LISTED, Order, PairOrder
 from fleetrank.analysis.statistics.pairs.pairs import faster, main_pair, pair_table
@@ -45,7 +39,10 @@ from fleetrank.foundation.wording import count_of, did_you_mean
 _Rows = list[dict[str, Any]]
 _ROW_PX = 16
 _MOST_ROWS = 40
-_DRAWS = 2000
+_MOST_SLOPES = 36
+"""Rows of 14 px: more would be higher than half a page."""
+_NAME_PX = 11
+"""From one name to the next."""
 _LARGEST_RATIO = 8.0
 """A larger one is drawn at the end of its axis."""
 _AHEAD, _BEHIND, _OTHER = ("#0072B2", "circle"), ("#D55E00", "triangle-up"), ("#8a919c", "square")
@@ -83,7 +80,6 @@ def answer(session: Session, width: int) -> PaperFigure:
     scale = {"scale": "log", "domain": [1 / reach, reach], "ticks": _log_ticks(1 / reach, reach)}
     table = pair_table(found)
     return PaperFigure(
-        name="answer",
         spec=_intervals(width, points, looks, title=[a, f"times as fast as {b}"], **scale),
         data=frame_of(PairOrder, rows),
         caption=_caption(
@@ -101,14 +97,13 @@ def _intervals(width: int, points: _Rows, looks: Mapping[str, tuple[str, str]],
     """Rows of a value with its interval, over the grey band of each; `kind` decides the look."""
     kinds = list(dict.fromkeys(one["kind"] for one in points))
     colours, shapes = zip(*(looks.get(one, _OTHER) for one in kinds), strict=True)
-    height = _ROW_PX * len(points) + 75 + 12 * (len(kinds) > 2)
+    columns = max(1, width // 2 // (6 * max(map(len, kinds)) + 30))
+    height = _ROW_PX * len(points) + 63 + 12 * math.ceil(len(kinds) / columns)
     short = _shortened([one["label"] for one in points], width // 12)
-    points = [{**one, "label": short[one["label"]]} for one in points]
-    labels = [one["label"] for one in points]
-    values |= {"kinds": kinds, "colours": colours, "shapes": shapes, "labels": labels}
-    legend = _legend(width) | {"columns": 2 if width == ONE_COLUMN_PX else 5}
-    values |= {"room": 0.5 * width, "legend": legend}
-    return drawing("intervals", width, height, {"rows": points}, values)
+    rows = [{**one, "label": short[one["label"]]} for one in points]
+    legend = _legend(width) | {"columns": columns}
+    values |= {"kinds": kinds, "colours": colours, "shapes": shapes, "room": 0.5 * width}
+    return drawing("intervals", width, height, {"rows": rows}, {**values, "legend": legend})
 
 
 def _short(name: str, most: int = 18) -> str:
@@ -144,8 +139,9 @@ def _left_out(n: int, what: str) -> str:
     return f"Left out: {count_of(n, what)} that the figure cannot show." if n > 0 else ""
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f" (95 % interval {low:.2f} to {high:.2f})"
+def _rho_text(one: Agreement) -> str:
+    ends = "" if one.low is None else f" (95 % interval {one.low:.2f} to {one.high:.2f})"
+    return f"Spearman's rho {one.rho:.2f}{ends}"
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
@@ -185,15 +181,9 @@ def matrix(session: Session, width: int) -> PaperFigure:
     cells = session.cells.cells.filter(pl.col("platform_key").is_in(list(known)))
     names = _names(session, list(chosen_platforms(cells, most)))
     drawn = [one for one in pairs if {one.source, one.target} <= names.keys()]
-    short = dict(
-        zip(
-            names,
-            _shortened([*names.values()], 20 if width == ONE_COLUMN_PX else 32).values(),
-            strict=True,
-        )
-    )
+    short = _shortened([*names.values()], 20 if width == ONE_COLUMN_PX else 32)
     points: _Rows = [
-        {"y": short[y], "x": short[x], "rho": one.rho, "shown": f"{one.rho:.2f}"}
+        {"y": short[names[y]], "x": short[names[x]], "rho": one.rho, "shown": f"{one.rho:.2f}"}
         for one in drawn
         for y, x in ((one.source, str(one.target)), (str(one.target), one.source))
     ]
@@ -202,7 +192,6 @@ def matrix(session: Session, width: int) -> PaperFigure:
     values = {"labels": [*short.values()], "angle": -40, "across": "datum.label"}
     intervals = "Intervals (95 %, bootstrap over models) are in the CSV file."
     return PaperFigure(
-        name="transfer",
         spec=drawing(
             "matrix",
             width,
@@ -235,54 +224,55 @@ def slopes(session: Session, width: int) -> PaperFigure:
     """Ranks of the models on a source, and on a target."""
     pair, panel = _ends(session)[0], session.panel
     keys = pair.source, str(pair.target)
-    columns = {
-        f"{end}_rank": pl.Series(panel.latency[:, panel.keys.index(key)])
-        for end, key in zip(("source", "target"), keys, strict=True)
-    }
-    data = pl.DataFrame({"model": panel.models, "family": panel.families, **columns})
-    data = data.filter(pl.all_horizontal(pl.col(*columns).is_finite()))
-    data = data.with_columns(
-        pl.col(*columns).rank(), source=pl.lit(keys[0]), target=pl.lit(keys[1])
-    )
+    values = panel.latency[:, [panel.keys.index(key) for key in keys]]
+    known = np.asarray(np.isfinite(values).all(axis=1))
+    ends = dict(zip(("source_rank", "target_rank"), average_ranks(values[known]).T, strict=True))
+    data = pl.DataFrame({"model": panel.models, "family": panel.families}).filter(known)
+    data = data.with_columns(**ends, source=pl.lit(keys[0]), target=pl.lit(keys[1]))
     source, target = (_names(session, keys)[key] for key in keys)
+    spec, n_named = _slope_spec(width, data, (source, target))
+    bare = data.height - n_named
     return PaperFigure(
-        name="slopes",
-        spec=_slope_spec(width, data, (source, target)),
+        spec=spec,
         data=data,
         caption=_caption(
             f"Ranks by latency on {source} (left) and {target} (right), the fastest first.",
-            f"Spearman's rho {pair.rho:.2f}{_interval(pair.low, pair.high)}, "
-            f"{_models_text([pair])}.",
-            f"Coloured: models that shift by {MIN_SHIFT:g} places or more.",
+            f"{_rho_text(pair)}, {_models_text([pair])}.",
+            f"Coloured: named models that shift by {MIN_SHIFT:g} places or more.",
+            f"Without a name, for lack of room: {count_of(bare, 'model')}." if bare else "",
             *transfer(session).notes,
         ),
     )
 
 
-def _slope_spec(width: int, data: pl.DataFrame, sides: Sequence[str]) -> Spec:
-    """The slope chart; where names would overlap, the models with the largest shift keep theirs."""
+def _slope_spec(width: int, data: pl.DataFrame, sides: Sequence[str]) -> tuple[Spec, int]:
+    """The slope chart, and how many models it names: those with the largest shift come first."""
     short = [", ".join(map(_short, one.split(", "))) for one in sides]
     sides = short if len(set(short)) > 1 else sides
     shift = (pl.col("source_rank") - pl.col("target_rank")).abs()
     rows = data.with_columns(pl.col("family").fill_null(NO_FAMILY), places=shift)
-    rows = rows.with_columns(off=pl.col("places") >= MIN_SHIFT).sort("places", descending=True)
+    rows = rows.sort("places", descending=True, maintain_order=True)
+    columns, height = ("source_rank", "target_rank"), 14 * min(data.height, _MOST_SLOPES) + 100
+    least, named = _NAME_PX * data.height / (height - 90), _Rows()
+    for row in rows.to_dicts():
+        if all(abs(other[end] - row[end]) >= least for other in named for end in columns):
+            named.append(row)
+    has_name = pl.col("model").is_in([row["model"] for row in named])
+    off = has_name & (pl.col("places") >= MIN_SHIFT)
+    opacity = pl.when(off).then(1.0).otherwise(0.7)
+    rows = rows.with_columns(off=off, has_name=has_name, opacity=opacity)
     ends: _Rows = [
-        {**row, "model": _short(row["model"]), "side": side, "rank": row[f"{end}_rank"]}
-        for end, side in zip(("source", "target"), sides, strict=True)
+        {**row, "model": _short(row["model"]), "side": side, "rank": row[end]}
+        for end, side in zip(columns, sides, strict=True)
         for row in rows.to_dicts()
     ]
-    count, height = data.height, 14 * min(data.height, 50) + 100
-    named: _Rows = []
-    for one in ends:
-        gaps = (abs(other["rank"] - one["rank"]) for other in named if other["side"] == one["side"])
-        if all(gap * (height - 90) / count >= 10 for gap in gaps):
-            named.append({**one, "opacity": 1 if one["off"] else 0.7})
     holes = {
-        **_looks(width, rows["family"]), "domain": [count + 0.6, 0.4],
+        **_looks(width, rows["family"]), "domain": [data.height + 0.6, 0.4],
         "sides": [*sides], "left": sides[0], "right": sides[1],
         "above": 12 * max(one.count(", ") for one in sides) + 4,
     }  # fmt: skip
-    return drawing("ranks", width, height, {"ends": ends, "names": named}, holes)
+    shown = {"ends": ends, "names": [one for one in ends if one["has_name"]]}
+    return drawing("ranks", width, height, shown, holes), len(named)
 
 
 def _looks(width: int, families: Iterable[str]) -> dict[str, object]:
@@ -330,7 +320,6 @@ def frontier(session: Session, width: int) -> PaperFigure:
     ranges = {"times": times, "ticks": _log_ticks(*times), "accuracies": accuracies}
     names, hits = _names(session, (found.source, found.target)), found.overlap
     return PaperFigure(
-        name="frontier",
         spec=drawing(
             "frontier", width, height, {"rows": rows, "points": rows}, {**values, **ranges}
         ),
@@ -401,7 +390,9 @@ def flops(session: Session, width: int) -> PaperFigure:
     rows = [{**row, "model": _short(row["model"])} for row in rows]
     across, up = ((0.7 * low, 1.6 * high) for low, high in map(_span, (data["gflops"], data["ms"])))
     _place(rows, rows, (width - 50, height - 85), x=(across, True), y=(up, True))
-    rho, low, high = _rho(data.select(*figures).to_numpy(), asked.seed)
+    both = data.select(*figures).to_numpy()
+    measure = Measure(name="flops", rest=both, latency=np.ones_like(both), has_latency=False)
+    (rho,) = pair_figures(measure, [(0, 1)], asked.seed)
     holes = {
         **_looks(width, (row["family"] for row in rows)),
         "across": across, "acrossTicks": _log_ticks(*across), "source": "GFLOPs, log scale",
@@ -409,28 +400,16 @@ def flops(session: Session, width: int) -> PaperFigure:
     }  # fmt: skip
     key = panel.keys[column]
     return PaperFigure(
-        name="flops",
         spec=drawing("pair", width, height, {"rows": rows}, holes),
         data=data.with_columns(platform_key=pl.lit(key)),
         caption=_caption(
             f"Latency against FLOPs on {_names(session, panel.keys)[key]}, "
             f"{count_of(len(rows), 'model')}.",
-            f"Spearman's rho {rho:.2f}{_interval(low, high)}, bootstrap over models.",
+            f"{_rho_text(rho)}, bootstrap over models.",
             _left_out(int(np.isfinite(panel.latency[:, column]).sum()) - len(rows), "model"),
             *panel.notes,
         ),
     )
-
-
-def _rho(values: Floats, seed: int) -> tuple[float, float | None, float | None]:
-    """Spearman's rho of two columns, and its bootstrap interval from 9 models on."""
-    rho = float(spearman_matrix(values)[0, 1])
-    if len(values) < MIN_MODELS_FOR_INTERVAL:
-        return rho, None, None
-    counts = resample_counts(len(values), _DRAWS, np.random.default_rng(seed))
-    drawn = np.concatenate([products(one)[:, 0, 1] for one in resampled_units(values, counts)])
-    low, high = percentile_interval(drawn)
-    return rho, float(low), float(high)
 
 
 def frm(session: Session, width: int) -> PaperFigure:
@@ -450,7 +429,6 @@ def frm(session: Session, width: int) -> PaperFigure:
     scale = {"scale": "linear", "domain": [least, 1], "ticks": [at / 5 for at in range(-5, 6)]}
     looks = {kinds[True]: _AHEAD, kinds[False]: _BEHIND}
     return PaperFigure(
-        name="frm",
         spec=_intervals(width, points, looks, title="Spearman's rho of FRM", **scale),
         data=frame_of(Agreement, rows),
         caption=_caption(
@@ -468,7 +446,9 @@ _WAYS = {
     ReadingStrategy.WINDOW: "sliding {}",
     ReadingStrategy.HMT: "hierarchical memory, {}",
 }
-_UNITS = {"perplexity": "perplexity", "tokens_per_s": "tokens per second"}
+_UNITS = {"perplexity": "perplexity, log scale", "tokens_per_s": "tokens per second, log scale"}
+_UNITS_PX = 75
+"""Beside a panel: its axis and unit."""
 
 
 def contexts(session: Session, width: int) -> PaperFigure:
@@ -483,19 +463,21 @@ def contexts(session: Session, width: int) -> PaperFigure:
     timed = data.filter(pl.col("tokens_per_s").is_not_null())["platform_key"]
     keys = timed.value_counts(sort=True)["platform_key"].to_list()
     one_of_each = data.unique(["line", "tokens"], maintain_order=True)
-    drawn = {"perplexity": one_of_each}
-    if keys:
-        drawn["tokens_per_s"] = data.filter(platform_key=keys[0])
-    every = list(dict.fromkeys(lines))
-    panels = [
-        _panel(width, every, shown.select("line", "tokens", figure=name).drop_nulls(), _UNITS[name])
+    drawn = {"perplexity": one_of_each, "tokens_per_s": data.filter(platform_key=(keys or [""])[0])}
+    rows = pl.concat(
+        shown.select("line", "tokens", figure=name, unit=pl.lit(_UNITS[name]))
         for name, shown in drawn.items()
-    ]
+    ).drop_nulls()
+    every = list(dict.fromkeys(lines))
+    values = {
+        "lines": every, "ticks": sorted(set(rows["tokens"])), "across": width - _UNITS_PX,
+        "columns": 1 if width == ONE_COLUMN_PX else 3,
+        "scheme": "tableau10" if len(every) <= 10 else "tableau20",
+    }  # fmt: skip
     last = one_of_each.group_by("line", maintain_order=True).last()
     shortest = dict(one_of_each.group_by("line").agg(pl.col("tokens").min()).iter_rows())
     return PaperFigure(
-        name="contexts",
-        spec=stacked(panels, width),
+        spec=drawing("lengths", width, 0, {"rows": rows.to_dicts()}, values),
         data=data,
         caption=_caption(
             "Perplexity and rate over the length of a text, by way to read it.",
@@ -511,20 +493,6 @@ def contexts(session: Session, width: int) -> PaperFigure:
             *table.notes,
         ),
     )
-
-
-def _panel(width: int, lines: Sequence[str], shown: pl.DataFrame, unit: str) -> Spec:
-    low, high = _span(shown["figure"])
-    up = (low / 1.15, high * 1.15)
-    values = {
-        "growing": lines, "models": lines, "room": 220,
-        "columns": 1 if width == ONE_COLUMN_PX else 3,
-        "scheme": "tableau10" if len(lines) <= 10 else "tableau20",
-        "ticks": sorted(set(shown["tokens"])), "across": "tokens of the text, log scale",
-        "domain": up, "upTicks": _log_ticks(*up), "unit": f"{unit}, log scale",
-    }  # fmt: skip
-    points = shown.select("figure", model="line", value="tokens").to_dicts()
-    return drawing("scaling", width, 150 + 14 * len(lines), {"rows": points}, values)
 
 
 def claims(session: Session, width: int) -> PaperFigure:
@@ -546,7 +514,6 @@ def claims(session: Session, width: int) -> PaperFigure:
     scale = {"scale": "linear", "domain": [math.floor(5 * least) / 5, 1]}
     ticks = {"ticks": [at / 5 for at in range(-5, 6)]}
     return PaperFigure(
-        name="claims",
         spec=_intervals(width, points, looks, title="figure here", **scale, **ticks),
         data=data,
         caption=_caption(

@@ -215,10 +215,9 @@ def _flops(evidence: Evidence, _tables: PageTables) -> _Own | None:
 
 
 def claims_part(evidence: Evidence, tables: PageTables) -> _Own | None:
-    """Only if these platforms have a figure of some claim."""
-    if not tables.answered("claims") or tables["claims"].frame["figure"].is_null().all():
-        return None
-    return _Own(notes=evidence.limits)
+    """Only if the figure of some claim has an interval here: the others tell of no claim."""
+    has_any = tables.answered("claims") and tables["claims"].frame["low"].count() > 0
+    return _Own(notes=evidence.limits) if has_any else None
 
 
 def _latency(evidence: Evidence, tables: PageTables) -> _Own:
@@ -504,7 +503,7 @@ _OWN: Mapping[str, _Make] = MappingProxyType(
         "memory": memory_part,
         "trust": _trust,
         "dropped": _dropped,
-        "history": lambda _, tables: _Own() if tables.histories else None,
+        "history": lambda _, tables: _Own() if tables.history else None,
         "host": host_part,
         "waits": waits_part,
         "phases": phases_part,

@@ -72,6 +72,7 @@ def render(
     form: str,
     *,
     is_explained: bool = False,
+    is_cut: bool = False,
     width: int | None = None,
     said: Sequence[str] = (),
 ) -> str:
@@ -82,7 +83,8 @@ def render(
         form: one of `FORMATS`.
         is_explained: adds the explanation to the notes; JSON always has it, CSV has neither.
             Without it, text has notes of at most three sentences; other formats have all notes.
-            LaTeX has the columns of `paper_table`, unless the table has just its `columns`.
+            LaTeX has the columns of `paper_table`.
+        is_cut: LaTeX has the rows and columns of the table as they are.
         width: the most letters of a line of the notes below text; `None` sets no limit.
         said: further sentences below a table with a width.
 
@@ -91,7 +93,7 @@ def render(
     """
     if form not in FORMATS:
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(FORMATS)}")
-    if form == Form.LATEX and set(table.columns) != set(table.frame.columns):
+    if form == Form.LATEX and not is_cut:
         table = paper_table(table)
     if form not in _OF_PROGRAMS:
         table = table.for_people()
@@ -157,7 +159,7 @@ def _to_markdown(table: Table) -> str:
 
 _CI = r" [95\,\% CI]"
 _HEADS = {
-    "rho": r"$\rho$", "tau_b": r"$\tau_b$", "n_models": "$n$", "null_mean": "null",
+    "rho": r"$\rho$", "n_models": "$n$", "null_mean": "null",
     "residual_p": "residual $p$", "p_value": "$p$", "r2": "$R^2$", "sizes": "way to read",
 }  # fmt: skip
 """Columns to headings that a reader of papers knows."""
@@ -169,14 +171,18 @@ def paper_table(table: Table) -> Table:
     """The rows with figures, and the columns that people see first; notes say what is left out."""
     shown = table.brief or table
     wanted = [_FOR_PRINT.get(one, one) for one in shown.columns or table.columns]
-    bare = without_figures(shown.frame)
-    frame = with_intervals(shown.frame.filter(~bare), wanted)
-    frame = frame.select(brief_columns(frame.to_dict(as_series=False), wanted))
-    n_out = table.frame.height - frame.height
+    cut = cut_table(table, shown.frame.filter(~without_figures(shown.frame)), wanted)
     notes = (*table.notes, *(shown.notes if shown is not table else ()))
-    if n_out:
+    if n_out := table.frame.height - cut.frame.height:
         notes = (*notes, f"Left out: {count_of(n_out, 'row')}; the CSV file has them.")
-    return replace(table, frame=frame, notes=notes, columns=tuple(frame.columns), brief=None)
+    return replace(cut, notes=notes)
+
+
+def cut_table(table: Table, frame: pl.DataFrame, wanted: Sequence[str]) -> Table:
+    """The table with these rows of it, and of the wanted columns those that people see."""
+    frame = with_intervals(frame, wanted)
+    chosen = brief_columns(frame.to_dict(as_series=False), wanted)
+    return replace(table, frame=frame.select(chosen), columns=chosen, brief=None)
 
 
 def _to_latex(table: Table) -> str:

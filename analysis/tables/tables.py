@@ -293,7 +293,7 @@ def make_table(
 
 
 def session_table(name: str, session: "Session") -> Table:
-    """Makes one table; tables of one session share its arrays.
+    """Makes one table, once a session; tables of one session share its arrays.
 
     Raises the errors of `check_request` and of `checked_table`.
     """
@@ -302,7 +302,7 @@ def session_table(name: str, session: "Session") -> Table:
 
 
 def checked_table(name: str, session: "Session") -> Table:
-    """Makes one table of a session that `check_request` accepted.
+    """Makes one table of a session that `check_request` accepted, once a session.
 
     A table is a step: reading pauses before it while a measurement runs on this host.
 
@@ -311,6 +311,10 @@ def checked_table(name: str, session: "Session") -> Table:
         NoDataError: no row remains.
         NotComparableError: rows differ in a fact that must be equal for the comparison.
     """
+    return session.once(_checked_table, name)
+
+
+def _checked_table(session: "Session", name: str) -> Table:
     pause_between_steps(f"makes the table {name}")
     selection, part = session.selection, part_of(name)
     if not part.is_of_pairs and (selection.source, selection.source_tier) != (None, None):

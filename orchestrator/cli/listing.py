@@ -11,12 +11,10 @@ import typer
 from fleetrank.analysis.labels import keys_in, labels_of
 from fleetrank.analysis.tables.text_columns import (
     REASON,
-    brief_columns,
     column_texts,
     grid_of_rows,
     lines_of,
     sentences_of_reasons,
-    with_intervals,
     without_figures,
 )
 from fleetrank.foundation.strict_json import json_text
@@ -120,13 +118,13 @@ def viewed_table(
     said += left_out(frame.height, most)
     if not is_brief:
         return replace(table, frame=frame.head(most).select(names), columns=()), said
-    wanted = shown.columns or table.columns
-    frame = with_intervals(frame, wanted)
-    chosen = brief_columns(frame.to_dict(as_series=False), wanted)
-    if REASON in frame.columns and REASON not in chosen:
+    from fleetrank.analysis.tables.formats import cut_table
+
+    cut = cut_table(table, frame, shown.columns or table.columns)
+    if REASON in frame.columns and REASON not in cut.columns:
         said += sentences_of_reasons(column_texts(frame, REASON))
-    said += _more([*_known(shown.frame), *_known(table.frame)], chosen)
-    return replace(table, frame=frame.head(most).select(chosen), columns=chosen), said
+    said += _more([*_known(shown.frame), *_known(table.frame)], cut.columns)
+    return replace(cut, frame=cut.frame.head(most)), said
 
 
 def _known(frame: pl.DataFrame) -> list[str]:

@@ -442,10 +442,8 @@ def print_in_form(
     from fleetrank.analysis.tables.formats import render
 
     if form is Form.LATEX:  # few columns and every row
-        table, said = viewed_table(table, replace(view, limit=view.limit or 0), is_for_people=True)
-        table = replace(table, columns=tuple(table.frame.columns), brief=None)
-    else:
-        table, said = viewed_table(table, view, is_for_people=form is Form.TABLE)
+        view = replace(view, limit=view.limit or 0)
+    table, said = viewed_table(table, view, is_for_people=form in (Form.TABLE, Form.LATEX))
     if form is Form.TABLE and sys.stdout.isatty():
         from fleetrank.orchestrator.cli.terminal import VisibleConsole, print_on_terminal
 
@@ -455,7 +453,9 @@ def print_in_form(
     if form is Form.CSV:
         write_data(render(table, form.value).encode())
     else:
-        text = render(table, form.value, is_explained=is_explained, width=PIPE_WIDTH, said=said)
+        text = render(
+            table, form.value, is_explained=is_explained, is_cut=True, width=PIPE_WIDTH, said=said
+        )
         print(text, end="")
     for one in said if form is not Form.TABLE else ():
         print(one, file=sys.stderr)

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from context_rows import write_contexts
@@ -75,6 +76,20 @@ def test_no_name_hides_another_name_or_a_point(session: Session) -> None:
     assert 5 <= len(named) <= len(rows)
 
 
+def test_names_of_many_slopes_keep_apart_and_the_caption_counts_the_others(make_grid) -> None:
+    random = np.random.default_rng(0)
+    series = {name: random.permutation(60) + 1.0 for name in ("a", "b")}
+    figure = make_figure("slopes", Session(make_grid(series), Selection()))
+    names = figure.spec["datasets"]["names"]  # type: ignore[index]
+    plot = int(str(figure.spec["height"])) - 90
+    for side in {row["side"] for row in names}:
+        ranks = sorted(row["rank"] for row in names if row["side"] == side)
+        assert min(np.diff(ranks)) * plot / 60 >= 10
+    n_named = len(names) // 2
+    assert 10 <= n_named < 60
+    assert f"for lack of room: {60 - n_named} models." in figure.caption
+
+
 @pytest.mark.slow
 def test_figures_are_drawn_with_fonts_and_stored_with_points(
     session: Session, tmp_path: Path
@@ -130,7 +145,8 @@ def test_names_from_data_are_text(tmp_path: Path, name: str) -> None:
 @pytest.mark.slow
 def test_perplexity_and_rate_of_every_way_are_in_one_picture(tmp_path: Path) -> None:
     figure = make_figure("contexts", _session(write_contexts(tmp_path)))
-    assert len(figure.spec["vconcat"]) == 2  # type: ignore[arg-type]
+    rows = figure.spec["datasets"]["rows"]  # type: ignore[index]
+    assert len({row["unit"] for row in rows}) == 2
     assert set(figure.data["line"]) == {
         "vanilla", "sliding window 512, stride 256", "hierarchical memory, segment@512",
     }  # fmt: skip
@@ -138,9 +154,9 @@ def test_perplexity_and_rate_of_every_way_are_in_one_picture(tmp_path: Path) -> 
 
 
 def test_a_hole_needs_a_value() -> None:
-    assert filled([{"x": {"$": "a"}}], {"a": 1}) == [{"x": 1}]
+    assert filled('[{"x": {"$": "a"}}]', {"a": 1}) == [{"x": 1}]
     with pytest.raises(KeyError):
-        filled({"$": "b"}, {"a": 1})
+        filled('{"$": "b"}', {"a": 1})
 
 
 @pytest.mark.slow

@@ -161,7 +161,7 @@ function ordersChart(listed, reach, a, b) {
   const margin = 1 + fleet.margin, end = Math.exp(reach);
   const rows = shown.map(({ label, order, ratio, low, high }) => (
     { label, low, high, value: ratio, from: 1 / margin, to: margin, kind: wordOf(order) }));
-  return chart("intervals", 16 * shown.length + 75, { rows }, { labels: shown.map(({ label }) => label), about: null,
+  return chart("intervals", 16 * shown.length + 75, { rows }, { about: null,
     kinds: kinds.map(wordOf), colours, shapes, room: 300, legend: { orient: "bottom", title: null, columns: 6 },
     title: [a, `times as fast as ${b}`], scale: "log", domain: [1 / end, end], ticks: logTicks(1 / end, end) });
 }

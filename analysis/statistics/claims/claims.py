@@ -4,8 +4,8 @@ A figure is a cell of another table, so it has the meaning, notes and tests that
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
 import polars as pl
@@ -22,8 +22,9 @@ from fleetrank.analysis.statistics.claims.claim_file import (
     parse_claims,
     study_claims,
 )
+from fleetrank.analysis.stored.cell_notes import banners
 from fleetrank.analysis.stored.selection import setting
-from fleetrank.analysis.tables.table import Table, explained, frame_of
+from fleetrank.analysis.tables.table import Table, explained
 from fleetrank.analysis.tables.tables import TableRequest, session_table
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.wording import count_of, did_you_mean
@@ -39,21 +40,20 @@ class ClaimVerdict(StrEnum):
     OPEN = "cannot be told"
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimInterval:
+    """The 95 % interval of a figure; of several rows the means of their ends."""
+
+    low: float
+    high: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FigureHere:
-    """The figure of a claim on the selected rows, and what stands beside it, as `BESIDE` names it.
+class ClaimLimits:
+    """What a figure is without any agreement, if only FLOPs transfer, and at most with noise."""
 
-    Of several rows it is their mean, and so are the ends of its interval, which is too wide rather
-    than too narrow.
-    """
-
-    figure: float
-    n_models: int | None = None
-    n_pairs: int | None = None
-    low: float | None = None
-    high: float | None = None
-    null_mean: float | None = None
-    residual_null_mean: float | None = None
+    null: float | None = None
+    residual_null: float | None = None
     ceiling: float | None = None
 
 
@@ -63,7 +63,9 @@ class CheckedClaim:
 
     Attributes:
         study: the value that the study states; `None` stands beside others, without a verdict.
-        here: the figure, `None` with its reason.
+        figure: of several rows of a table their mean, whose interval is too wide rather than too
+            narrow. `None` has its reason.
+        n_models, n_pairs: the fewest of a row.
         verdict: what the interval says of the value.
         found: the table and row of the figure.
         reason: why the verdict is open, or what the table says of the row.
@@ -71,7 +73,11 @@ class CheckedClaim:
 
     claim: str
     study: float | None
-    here: FigureHere | None = None
+    figure: float | None = None
+    interval: ClaimInterval | None = None
+    n_models: int | None = None
+    n_pairs: int | None = None
+    limits: ClaimLimits = ClaimLimits()
     verdict: ClaimVerdict | None = None
     found: str | None = None
     reason: str | None = None
@@ -85,108 +91,105 @@ def claims_table(session: Session) -> Table:
     """
     text = setting(session.selection, TABLE, "")
     claims = parse_claims(text, _FILE) if text else study_claims()
-    rows = checked_claims(session, claims)
+    rows = [_checked(session, one, claims) for one in claims.claims]
     number = Counter(row.verdict for row in rows)
     counts = (
         f"Of {count_of(len(rows) - number[None], 'claim')} {number[ClaimVerdict.HOLDS]} hold, "
         f"{number[ClaimVerdict.FAILS]} do not hold, and {number[ClaimVerdict.OPEN]} cannot be told "
         "from these rows."
     )
-    return Table(
+    first = banners(session.cells.cells)
+    return Table.of(
+        CheckedClaim,
+        rows,
         title=claims.title,
-        frame=frame_of(CheckedClaim, rows).rename(_SHOWN).select(_COLUMNS),
-        notes=(counts, *session.panel.notes, *claims.notes),
+        notes=tuple(dict.fromkeys((*first, counts, *session.panel.notes, *claims.notes))),
         explanation=explained(TABLE),
     )
 
 
-_SHOWN = {"null_mean": "null", "residual_null_mean": "residual_null"}
-_COLUMNS = (
-    "claim", "study", "figure", "low", "high", "n_models", "n_pairs", "null", "residual_null",
-    "ceiling", "verdict", "found", "reason",
-)  # fmt: skip
-
-
-def checked_claims(session: Session, claims: Claims) -> tuple[CheckedClaim, ...]:
-    """Every claim; a table is made once for all claims of the same rows."""
-    made = _Tables(session)
-    return tuple(_checked(made, one, claims) for one in claims.claims)
-
-
-class _Tables:
-    """The tables that claims need; those of one selection and settings share a session."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._sessions: dict[object, Session] = {}
-        self._made: dict[object, pl.DataFrame | str] = {}
-
-    def frame(self, claim: Claim, figure: ClaimFigure) -> pl.DataFrame | str:
-        """The rows of the figure's table, or why there are none."""
-        settings = tuple(figure.settings.items())
-        own = replace(self._session.selection, settings=settings)
-        selection = replace(own, **claim.selection)  # type: ignore[arg-type]
-        if (figure.table, selection) not in self._made:
-            session = self._sessions.setdefault(selection, self._session.asked(selection))
-            try:
-                found: pl.DataFrame | str = session_table(figure.table, session).frame
-            except AnalysisError as error:
-                found = error.message
-            self._made[figure.table, selection] = found
-        return self._made[figure.table, selection]
-
-
-def _checked(made: _Tables, claim: Claim, claims: Claims) -> CheckedClaim:
+def _checked(session: Session, claim: Claim, claims: Claims) -> CheckedClaim:
     """The claim with the first of its figures that has a value, else with the first reason."""
     tried = list[CheckedClaim]()
     for name in claim.figure:
-        tried.append(_looked_up(made, claim, name, claims.figures[name]))
-        if tried[-1].here is not None:
+        found, is_last = _looked_up(session, claim, name, claims.figures[name])
+        tried.append(found)
+        if is_last:
             break
-    row = tried[-1] if tried[-1].here is not None else tried[0]
+    row = tried[-1] if tried[-1].figure is not None else tried[0]
     if claim.value is None:
         return row
-    verdict, why = verdict_of(row.here, claim.value, claim.rule)
+    verdict, why = verdict_of(row, claim.value, claim.rule)
     reason = "; ".join(text for text in (why, row.reason) if text)
     return replace(row, verdict=verdict, reason=reason or None)
 
 
-def _looked_up(made: _Tables, claim: Claim, name: str, figure: ClaimFigure) -> CheckedClaim:
-    """The claim with one of its figures, or with the reason why it is missing."""
+def _looked_up(
+    session: Session, claim: Claim, name: str, figure: ClaimFigure
+) -> tuple[CheckedClaim, bool]:
+    """The claim with one of its figures, or with the reason why it is missing.
+
+    Also whether no other figure need be tried: this one has a value, or its table compares too few
+    sources and targets by any measure.
+    """
     wanted = {**figure.row, **claim.row}
     request = TableRequest(name=figure.table, settings=tuple(figure.settings.items()))
     found = f"{request.words}: {', '.join(wanted.values())}"
     blank = CheckedClaim(claim=claim.claim, study=claim.value, found=found)
-    frame = made.frame(claim, figure)
-    if isinstance(frame, str):
-        return replace(blank, reason=frame)
+    own = replace(session.selection, settings=request.settings)
+    selection = replace(own, **claim.selection)  # type: ignore[arg-type]
+    try:
+        frame = session_table(figure.table, session.asked(selection)).frame
+    except AnalysisError as error:
+        return replace(blank, reason=error.message), False
     _refuse_wrong_columns(name, figure, wanted, frame)
-    mine = frame.filter(pl.col(key).cast(pl.String) == word for key, word in wanted.items())
+    mine = _chosen(frame, wanted)
     rows = mine.filter(pl.col(figure.column).is_not_null())
     reasons = mine["reason"].drop_nulls().unique().sort().to_list() if "reason" in mine else []
     if rows.height < claim.least_rows:
         few = f"the table has {count_of(rows.height, 'such row')}, {claim.least_rows} needed"
         if rows.is_empty():
             few = "; ".join(reasons) or "the table has no such row"
-        return replace(blank, reason=few)
+        ends = [one for one in ("source", "target") if one in frame.columns]
+        alike = _chosen(frame, {key: word for key, word in wanted.items() if key != "measure"})
+        return replace(blank, reason=few), bool(ends) and alike.n_unique(ends) < claim.least_rows
     if rows.height > 1:
         reasons.insert(0, f"the mean of {rows.height} rows")
-    beside = [_values_of(rows, figure.beside.get(one, one)) for one in BESIDE]
-    n_models, n_pairs = (
-        min((int(n) for n in some if n is not None), default=None) for some in beside[:2]
+    columns = {"figure": figure.column} | {one: figure.beside.get(one, one) for one in BESIDE}
+    figures = {one.removesuffix("_mean"): _value_of(rows, one, at) for one, at in columns.items()}
+    words = f"{claim.claim} ({figure.note})" if figure.note else claim.claim
+    low, high = figures.pop("low"), figures.pop("high")
+    limits = {one.name: figures.pop(one.name) for one in fields(ClaimLimits)}
+    row = replace(
+        blank,
+        claim=words,
+        interval=None if low is None or high is None else ClaimInterval(low, high),
+        limits=ClaimLimits(**limits),
+        reason="; ".join(reasons) or None,
+        **figures,  # type: ignore[arg-type]
     )
-    means = (
-        None if None in some else sum(some) / len(some)  # type: ignore[arg-type]
-        for some in beside[2:]
-    )
-    here = FigureHere(
-        figure=float(rows[figure.column].mean()),  # type: ignore[arg-type]
-        n_models=n_models,
-        n_pairs=n_pairs,
-        **dict(zip(BESIDE[2:], means, strict=True)),
-    )
-    name = f"{claim.claim} ({figure.note})" if figure.note else claim.claim
-    return replace(blank, claim=name, here=here, reason="; ".join(reasons) or None)
+    return row, True
+
+
+def _chosen(frame: pl.DataFrame, wanted: Mapping[str, str]) -> pl.DataFrame:
+    for key, word in wanted.items():
+        frame = frame.filter(pl.col(key).cast(pl.String) == word)
+    return frame
+
+
+def _value_of(rows: pl.DataFrame, name: str, column: str | float) -> float | None:
+    """The mean of a column, of counts the fewest; `None` without such a column of numbers.
+
+    A number stands for itself.
+    """
+    if isinstance(column, float):
+        return column
+    if column not in rows.columns or not rows[column].dtype.is_numeric():
+        return None
+    values = rows[column]
+    if name.startswith("n_"):
+        return values.min()  # type: ignore[return-value]
+    return None if values.null_count() else sum(values) / len(values)
 
 
 def _refuse_wrong_columns(
@@ -214,23 +217,13 @@ def _refuse_wrong_columns(
             )
 
 
-def _values_of(rows: pl.DataFrame, column: str | float) -> list[float | None]:
-    """The values of a column, or the number itself; `None` without such a column of numbers."""
-    if isinstance(column, float):
-        return [column]
-    is_known = column in rows.columns and rows[column].dtype.is_numeric()
-    return rows[column].cast(pl.Float64).to_list() if is_known else [None]
-
-
-def verdict_of(
-    here: FigureHere | None, value: float, rule: Rule
-) -> tuple[ClaimVerdict, str | None]:
+def verdict_of(here: CheckedClaim, value: float, rule: Rule) -> tuple[ClaimVerdict, str | None]:
     """What the interval says of the value, and why it cannot be told; `None` where it can."""
-    if here is None:
+    if here.figure is None:
         return ClaimVerdict.OPEN, None
-    if here.low is None or here.high is None:
+    if (ends := here.interval) is None:
         return ClaimVerdict.OPEN, "the figure has no interval"
-    is_above, is_below = here.low > value, here.high < value
+    is_above, is_below = ends.low > value, ends.high < value
     holds, fails = {
         Rule.EQUAL: (not (is_above or is_below), is_above or is_below),
         Rule.BELOW: (is_below, is_above),
@@ -241,7 +234,8 @@ def verdict_of(
     if not holds:
         return ClaimVerdict.OPEN, "the interval holds the value"
     # What only FLOPs explain is the stronger null.
-    null = here.null_mean if here.residual_null_mean is None else here.residual_null_mean
-    if null is not None and here.low <= null <= here.high:
+    limits = here.limits
+    null = limits.null if limits.residual_null is None else limits.residual_null
+    if null is not None and ends.low <= null <= ends.high:
         return ClaimVerdict.OPEN, "the interval holds the value and the null"
     return ClaimVerdict.HOLDS, None

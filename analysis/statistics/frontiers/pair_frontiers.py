@@ -1,7 +1,7 @@
 """Frontiers of platforms in chosen objectives, compared pair by pair on the models both have."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 import numpy as np
@@ -155,7 +155,7 @@ def _block_figures(
 ) -> dict[str, Floats]:
     values = objectives.values[np.ix_(block.models, block.columns)]
     masks = frontiers_of(objectives.values, block)
-    found = asdict(overlaps(masks, block.source, block.target))
+    found = overlaps(masks, block.source, block.target)
     found |= _against_flops(objectives.flops[block.models], masks, block)
     found |= _within_noise(objectives.bounds, block)
     return found | (_shapes(values, masks, block) if with_shapes else {})
@@ -167,7 +167,7 @@ def _against_flops(points: Floats, masks: Mask, block: PairBlock) -> dict[str, F
     both = np.column_stack([masks, frontier(points)])
     baseline = np.full(block.target.size, masks.shape[1])
     found = overlaps(both, baseline, block.target)
-    return dict(zip(_FLOPS, (found.precision, found.recall, found.f1), strict=True))
+    return {name: found[name.removeprefix("flops_")] for name in _FLOPS}
 
 
 def _within_noise(bounds: tuple[Floats, Floats], block: PairBlock) -> dict[str, Floats]:
@@ -178,10 +178,9 @@ def _within_noise(bounds: tuple[Floats, Floats], block: PairBlock) -> dict[str, 
         masks[:, at] = noisy_frontier(low[:, at], high[:, at])
     both = np.flatnonzero(known[block.source] & known[block.target])
     found = overlaps(masks, block.source[both], block.target[both])
-    parts = (found.n_source, found.n_target, found.precision, found.recall, found.f1)
     figures = {name: np.full(block.source.size, np.nan) for name in _NOISY}
-    for name, part in zip(_NOISY, parts, strict=True):
-        figures[name][both] = part
+    for name, part in figures.items():
+        part[both] = found[name.removeprefix("noisy_")]
     return figures
 
 

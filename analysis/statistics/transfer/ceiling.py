@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 
 from fleetrank.analysis.arrays.known_means import known
 from fleetrank.analysis.arrays.ranking import few_models_warning
@@ -49,7 +50,9 @@ def ceiling_table(session: Session) -> Table:
         )
     return Table(
         title="Ceilings",
-        frame=frame_of(Agreement, rows).rename({"rho": "figure"}).select(_COLUMNS),
+        frame=frame_of(Agreement, rows)
+        .with_columns(figure="rho", share_of_ceiling=pl.col("rho") / pl.col("ceiling"))
+        .select(_COLUMNS),
         notes=(
             *panel.notes,
             *incomplete_notes(panel),

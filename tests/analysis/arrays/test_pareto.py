@@ -105,5 +105,6 @@ def test_overlaps_equal_overlap_of_each_pair(masks: np.ndarray) -> None:
         one = overlap(masks[:, i], masks[:, j])
         assert one is not None
         for name in ("precision", "recall", "f1", "jaccard", "chance_precision"):
-            assert getattr(found, name)[at] == pytest.approx(getattr(one, name))
-        assert (found.n_source[at], found.n_target[at]) == (masks[:, i].sum(), masks[:, j].sum())
+            assert found[name][at] == pytest.approx(getattr(one, name))
+        sizes = found["n_source"][at], found["n_target"][at]
+        assert sizes == (masks[:, i].sum(), masks[:, j].sum())

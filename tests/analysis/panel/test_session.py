@@ -8,6 +8,7 @@ import pytest
 from fleetrank.analysis.panel.observations import device_groups
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import session_table
 
 LATENCIES = [1.0, 2.0, 3.0, 4.0, 5.0]
 MakeSession = Callable[[], Session]
@@ -50,6 +51,8 @@ def test_another_request_reads_equal_rows_once_and_other_rows_again(
     assert session.asked(session.selection) is session
     assert session.asked(Selection(source="a", settings=(("k", 2),))).cells is cells
     other = session.asked(Selection(model="m1"))
+    assert session.asked(Selection(model="m1")) is other
+    assert session_table("latency", other) is session_table("latency", other)
     assert other.cells is not cells
     assert other.cells.cells["model"].unique().to_list() == ["m1"]
 

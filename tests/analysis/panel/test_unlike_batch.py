@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import polars as pl
 import pytest
-from growth_rows import OF_PRECISIONS, OF_READING, OF_SIDE_ROWS
+from growth_rows import OF_PRECISIONS, OF_READING, OF_SIDE_ROWS, OF_SWEEPS
 from language_rows import OF_TOKENS
 from scipy import stats
 from shared_tables import NAMES
@@ -22,9 +22,10 @@ CPU = [2.0, 1.0, 3.0, 5.0, 4.0, 6.0]
 OTHER = [1.0, 3.0, 2.0, 4.0, 6.0, 5.0]
 _FIGURES = {"accuracy": range(60, 66), "flops": range(1, 7), "memory": range(1, 7)}
 OF_OTHERS = {
-    *OF_SIDE_ROWS, *OF_TOKENS, *OF_READING, *OF_PRECISIONS, "latency/training", "scaling/sustained",
+    *OF_SIDE_ROWS, *OF_TOKENS, *OF_READING, *OF_PRECISIONS, *OF_SWEEPS, "latency/training",
+    "scaling/sustained",
 }  # fmt: skip
-"""Tables that need tokens, steps of training, profiles, evaluations, sustained runs or sets."""
+"""Tables that need tokens, training, profiles, evaluations, sustained runs, sets or sweeps."""
 NAMES = sorted(set(NAMES) - OF_OTHERS)
 UNLIKE = Selection(allow_unlike_batch=True)
 

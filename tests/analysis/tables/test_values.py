@@ -2,7 +2,6 @@
 
 import io
 import re
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -90,9 +89,7 @@ def test_every_writer_writes_the_same_texts(
     frame = pl.DataFrame([ROW], schema_overrides={"energy_mj": pl.Float64})
     table = Table(title="t", frame=pl.concat([frame, frame]))
     assert render(table, "markdown").splitlines()[4] == f"| {' | '.join(TEXTS)} |"
-    assert f"{' & '.join(TEXTS)} \\\\" in render(
-        replace(table, columns=tuple(frame.columns)), "latex"
-    )
+    assert f"{' & '.join(TEXTS)} \\\\" in render(table, "latex", is_cut=True)
     assert render(table, "table").splitlines()[4].split("  ")[0] == "net"
     print_table([ROW], as_json=False)
     assert capsys.readouterr().out.splitlines()[1].split() == " ".join(TEXTS).split()

@@ -1,19 +1,35 @@
 """The table of claims: figures of other tables, verdicts, and files that are hostile."""
 
-import math
+import csv
+import json
+import tomllib
+from collections import defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from scipy import stats
+from figures_by_hand import Figure, Model, Platform, claims_by_hand, figures_by_hand
 from wording import has
 
+from fleetrank.analysis.importers import csv_map
+from fleetrank.analysis.statistics.claims import claim_file
 from fleetrank.analysis.statistics.claims.claim_file import Rule, parse_claims, study_claims
-from fleetrank.analysis.statistics.claims.claims import ClaimVerdict, FigureHere, verdict_of
+from fleetrank.analysis.statistics.claims.claims import (
+    CheckedClaim,
+    ClaimInterval,
+    ClaimLimits,
+    ClaimVerdict,
+    verdict_of,
+)
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table
 from fleetrank.foundation.errors import BadFileError
+from fleetrank.models.cards import zoo
+from fleetrank.orchestrator.cli.main import run
 
 ONE = """
 title = "One"
@@ -78,16 +94,16 @@ def row_of(table: Table, claim: str) -> dict[str, object]:
     ],
 )
 def test_the_interval_decides(rule, low, high, null, residual_null, expected) -> None:
-    here = FigureHere(
-        figure=0.85, low=low, high=high, null_mean=null, residual_null_mean=residual_null
-    )
+    ends = None if low is None else ClaimInterval(low, high)
+    limits = ClaimLimits(null=null, residual_null=residual_null)
+    here = CheckedClaim(claim="c", study=0.9, figure=0.85, interval=ends, limits=limits)
     verdict, why = verdict_of(here, 0.9, rule)
     assert verdict == expected
     assert (why is None) is (verdict is not ClaimVerdict.OPEN)
 
 
 def test_a_figure_that_is_missing_cannot_be_told() -> None:
-    assert verdict_of(None, 1, Rule.EQUAL)[0] is ClaimVerdict.OPEN
+    assert verdict_of(CheckedClaim(claim="c", study=1), 1, Rule.EQUAL)[0] is ClaimVerdict.OPEN
 
 
 @pytest.mark.slow
@@ -108,67 +124,95 @@ def test_figures_are_those_of_the_tables(fleet) -> None:
 
 
 @pytest.mark.slow
-def test_figures_are_those_of_an_independent_computation(fleet) -> None:
-    """From the rows, without the analysis, to 1e-9."""
-    rows = fleet.collect().sort("model")
-    names = sorted(set(rows["model"]))
-
-    def of(device: str, column: str) -> np.ndarray:
-        mine = dict(rows.filter(device=device).select("model", column).iter_rows())
-        return np.array([mine[name] for name in names], dtype=float)
-
-    devices = ("g", "p", "q")
-    latency = {one: of(one, "latency_p50_ns") for one in devices}
-    flops, accuracy = of("g", "flops"), of("g", "accuracy_top1")
-    product = {one: latency[one] * flops * of(one, "peak_memory_bytes") for one in devices}
-
-    def rho(values: dict[str, np.ndarray], *pairs: str) -> float:
-        return float(np.mean([stats.spearmanr(values[a], values[b]).statistic for a, b in pairs]))
-
-    def variation(values: dict[str, np.ndarray], power: float) -> float:
-        ratios = [(values[one] / stats.gmean(values[one])) ** power for one in ("p", "q")]
-        return float(np.mean(np.std(ratios, axis=0, ddof=1) / np.mean(ratios, axis=0)))
-
-    def wrong(device: str) -> list[bool]:
-        order = range(len(names))
-        return [
-            (flops[a] < flops[b]) != (latency[device][a] < latency[device][b])
-            for a in order for b in order if a < b
-        ]  # fmt: skip
-
-    def members(device: str) -> set[int]:
-        costs = latency[device]
-        return {
-            at for at in range(len(names))
-            if not any(costs[b] <= costs[at] and accuracy[b] >= accuracy[at] and b != at
-                       for b in range(len(names)))
-        }  # fmt: skip
-
-    shared = {one: len(members("g") & members(one)) for one in ("p", "q")}
-    expected = {
-        "GPU to edge: rho of latency": rho(latency, "gp", "gq"),
-        "GPU to edge: rho of FRM": rho(product, "gp", "gq"),
-        "Inside the edge tier: rho of latency": rho(latency, "pq"),
-        "Inside the edge tier: rho of FRM": rho(product, "pq"),
-        "Inside the edge tier: coefficient of variation of latency": variation(latency, 1),
-        "Inside the edge tier: coefficient of variation of FRM": variation(product, 1 / 3),
-        "The same of the cube root of latency, without FLOPs and memory": variation(latency, 1 / 3),
-        "FLOPs name the wrong one of two models: share of decisions": float(
-            np.mean([one for device in devices for one in wrong(device)])
-        ),
+def test_figures_of_a_fleet_are_those_made_by_hand(fleet) -> None:
+    rows = fleet.collect()
+    models = {
+        name: Model(flops=flops, accuracy=accuracy, family=family)
+        for name, flops, accuracy, family in rows.select(
+            "model", "flops", "accuracy_top1", "family"
+        ).iter_rows()
     }
-    table = claims_of(fleet)
-    for claim, figure in expected.items():
-        assert math.isclose(row_of(table, claim)["figure"], figure, abs_tol=1e-9), claim  # type: ignore[arg-type]
+    platforms = [
+        Platform(
+            device=str(device), tier=mine["tier"][0], runtime=mine["runtime"][0],
+            latency=dict(zip(mine["model"], map(Fraction, mine["latency_p50_ns"]), strict=True)),
+            memory=dict(zip(mine["model"], mine["peak_memory_bytes"], strict=True)),
+        )
+        for (device,), mine in rows.group_by("device")
+    ]  # fmt: skip
+    hand = figures_by_hand(models, platforms)
+    assert_by_hand(claims_of(fleet).frame.to_dicts(), claims_by_hand(STUDY, hand))
     tier = (
         file_of(claim='row = { source = "gpu", target = "edge" }')
         .replace('"transfer"', '"frontier"')
         .replace(', measure = "latency"', "")
     )
-    for column, size in (("precision", lambda _: "g"), ("recall", lambda one: one)):
-        found = claims_of(fleet, tier.replace('column = "rho"', f'column = "{column}"'))
-        shares = [shared[one] / len(members(size(one))) for one in ("p", "q")]
-        assert found.frame["figure"].item() == pytest.approx(np.mean(shares), abs=1e-9)
+    for name in ("precision", "recall", "f1"):
+        found = claims_of(fleet, tier.replace('column = "rho"', f'column = "{name}"')).frame
+        ((value, *_),) = [
+            figure
+            for where, figure in hand[f"frontier_{name}"]
+            if (where["source"], where["target"]) == ("gpu", "edge")
+        ]
+        assert found["figure"].item() == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.thorough
+def test_figures_of_the_demo_are_those_made_by_hand_of_its_file(tmp_path, capsys) -> None:
+    place = ["--workspace", str(tmp_path / "w")]
+    assert run(["init", str(tmp_path / "w")]) == 0
+    assert run(["results", "import", "--from", "demo", *place]) == 0
+    capsys.readouterr()
+    assert run(["report", "show", "claims", "--json", *place]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert sum(row["figure"] is not None for row in rows) >= N_OF_DEMO
+    assert_by_hand(rows, claims_by_hand(STUDY, figures_by_hand(*demo())))
+
+
+STUDY = tomllib.loads(Path(claim_file.__file__).with_name("study.toml").read_text())
+N_OF_DEMO = 10
+
+
+def demo() -> tuple[dict[str, Model], list[Platform]]:
+    """The demo's file with FLOPs, accuracies and families of the cards."""
+    folder = Path(csv_map.__file__).parent
+    declared = tomllib.loads((folder / "equivalence.toml").read_text())
+    equal = tomllib.loads((folder / "demo.toml").read_text())["models"]
+    cards = tomllib.loads(Path(zoo.__file__).with_suffix(".toml").read_text())
+    macs = {name: one["value"] for name, one in declared["macs"].items()}
+    own = {k: v for some in declared["qai-hub"]["macs"].values() for k, v in some.items()}
+    models, cells = dict[str, Model](), defaultdict(dict)
+    for line in csv.DictReader((folder / "demo.csv").read_text().splitlines()):
+        name = equal.get(line["model"], line["model"])
+        card = cards.get(name, {}) if line["model"] in equal else {}
+        known = macs.get(name) if card else own.get(name)
+        models[name] = Model(
+            flops=2 * known if known else None, accuracy=card.get("accuracy_top1"),
+            family=card.get("family", "other"),
+        )  # fmt: skip
+        place = line["device"], line["runtime"], line["precision"]
+        assert name not in cells[place], "one job of each model"
+        cells[place][name] = Fraction(line["ms"]), int(line["MiB"] or 0)
+    platforms = [
+        Platform(
+            device=device, tier="edge", runtime=runtime, rest=(precision,),
+            latency={name: ms for name, (ms, _) in mine.items()},
+            memory={name: mib for name, (_, mib) in mine.items() if mib},
+        )
+        for (device, runtime, precision), mine in cells.items()
+    ]  # fmt: skip
+    return models, platforms
+
+
+def assert_by_hand(rows: list[dict[str, object]], hand: Mapping[str, Figure]) -> None:
+    """Figures and nulls to 1e-9, and the numbers of models and pairs."""
+    for row in rows:
+        claim = str(row["claim"]).partition(" (")[0]
+        figure, n_models, n_pairs, null = hand[claim]
+        assert row["figure"] == pytest.approx(figure, abs=1e-9), claim
+        assert (row["n_models"], row["n_pairs"]) == (n_models, n_pairs), claim
+        if null is not None:
+            assert row["null"] == pytest.approx(null, abs=1e-9), claim
 
 
 @pytest.mark.slow
@@ -185,6 +229,11 @@ def test_a_file_of_other_claims_takes_the_first_figure_that_is_there(fleet) -> N
     alone = claims_of(fleet, file_of(claim="least_rows = 3")).frame.to_dicts()[0]
     assert (alone["verdict"], alone["figure"]) == ("cannot be told", None)
     assert has(alone["reason"], "2 such rows", "3")
+    # The table has no such source by any measure: the next figure, of a wrong column, is not tried.
+    nowhere = file_of(names='["rho", "none"]', claim='row = { source = "h" }') + (
+        '[figures.none]\ntable = "transfer"\ncolumn = "roh"\n'
+    )
+    assert claims_of(fleet, nowhere).frame["reason"].item() == "the table has no such row"
     selected = file_of(claim='selection = { source = "no-such*" }')
     assert has(claims_of(fleet, selected).frame["reason"].item(), "no-such*")
 
