@@ -1,6 +1,6 @@
 """The single measurements behind a panel: every process, sweep and session."""
 
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -16,44 +16,56 @@ PAUSE_HOURS = 6
 """A longer pause in a sweep begins another session: the device has cooled down and may have
 restarted since. One round of the repeats of a long sweep takes less."""
 MEASURED = ("latency_p50_ns", "peak_memory_bytes", "energy_mj")
-"""The first axis of `Repeats`."""
+"""The first axis of the arrays of `Repeats`."""
 _SAME_METHOD = ("memory_metric", "sample_kind", STATISTIC)
 """Facts that change what a figure means: sweeps that differ in one are not repeats."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Repeats:
     """The values from which a panel's medians are computed; NaN without a value.
 
-    Attributes:
-        processes: latency, run-peak memory and energy of every process of the newest sweep,
-            (3, n_models, n_platforms, n_repeats).
-        sweeps: their medians in every sweep of the same model and platform, old ones included,
-            (3, n_models, n_platforms, n_sweeps). On one platform a layer is one sweep for every
-            model, in the order of the sweeps' ids. A job that a publisher repeats in a later
-            release is one measurement and stands in its first release only.
-        sessions: their medians in every session in which a model has 2 repeats or more,
-            (3, n_models, n_platforms, n_sessions); see `processes_of_sessions`.
+    Each array is made when it is first asked for: it reads every stored attempt.
     """
 
-    processes: Floats
-    sweeps: Floats
-    sessions: Floats
+    def __init__(self, panel: Panel, comparable: pl.DataFrame, attempts: pl.LazyFrame) -> None:
+        """Takes a panel, its comparable cells and the selected attempts; reads nothing yet."""
+        self._panel = panel
+        self._comparable = comparable
+        self._attempts = attempts
 
+    @cached_property
+    def processes(self) -> Floats:
+        """Latency, run-peak memory and energy of every process of the newest sweep.
 
-def repeats_of(panel: Panel, comparable: pl.DataFrame, attempts: pl.LazyFrame) -> Repeats:
-    """The single measurements of a panel, from its comparable cells and the selected attempts."""
-    key = ("model", "platform_key", "cell_key")
-    newest = valid_attempts(attempts).join(comparable.lazy().select(*key, "identity"), on=key)
-    sessions = _medians(processes_of_sessions(comparable, attempts), "session")
-    repeat = pl.int_range(pl.len()).over("identity", "platform_key", order_by="repeat")
-    sweep = pl.col("sweep_id").rank("dense").over("platform_key") - 1
-    known = sessions.filter(pl.col("n_repeats") >= MIN_REPEATS_TO_SPLIT)
-    return Repeats(
-        processes=_cube(newest, panel, repeat),
-        sweeps=_cube(_medians(alike_attempts(comparable, attempts), "sweep_id"), panel, sweep),
-        sessions=_cube(known, panel, pl.col("session")),
-    )
+        (3, n_models, n_platforms, n_repeats).
+        """
+        key = ("model", "platform_key", "cell_key")
+        cells = self._comparable.lazy().select(*key, "identity")
+        newest = valid_attempts(self._attempts).join(cells, on=key)
+        repeat = pl.int_range(pl.len()).over("identity", "platform_key", order_by="repeat")
+        return _cube(newest, self._panel, repeat)
+
+    @cached_property
+    def sweeps(self) -> Floats:
+        """Their medians in every sweep of the same model and platform, old ones included.
+
+        (3, n_models, n_platforms, n_sweeps). On one platform a layer is one sweep for every model,
+        in the order of the sweeps' ids. A job that a publisher repeats in a later release is one
+        measurement and stands in its first release only.
+        """
+        sweep = pl.col("sweep_id").rank("dense").over("platform_key") - 1
+        alike = alike_attempts(self._comparable, self._attempts)
+        return _cube(_medians(alike, "sweep_id"), self._panel, sweep)
+
+    @cached_property
+    def sessions(self) -> Floats:
+        """Their medians in every session in which a model has 2 repeats or more.
+
+        (3, n_models, n_platforms, n_sessions); see `processes_of_sessions`.
+        """
+        every = _medians(processes_of_sessions(self._comparable, self._attempts), "session")
+        known = every.filter(pl.col("n_repeats") >= MIN_REPEATS_TO_SPLIT)
+        return _cube(known, self._panel, pl.col("session"))
 
 
 def processes_of_sessions(comparable: pl.DataFrame, attempts: pl.LazyFrame) -> pl.LazyFrame:

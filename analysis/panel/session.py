@@ -10,7 +10,7 @@ import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.panel import Panel, comparable_scope, panel_of
-from fleetrank.analysis.panel.repeats import Repeats, repeats_of
+from fleetrank.analysis.panel.repeats import Repeats
 from fleetrank.analysis.rounds import RoundValues, round_values
 from fleetrank.analysis.stored.chosen_workload import known_workload, workloads_of
 from fleetrank.analysis.stored.exclusions import (
@@ -95,7 +95,7 @@ class _Rows:
 
     @cached_property
     def repeats(self) -> Repeats:
-        return repeats_of(self.panel, self.comparable.cells, self.compared)
+        return Repeats(self.panel, self.comparable.cells, self.compared)
 
 
 class Session:

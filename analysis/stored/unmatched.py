@@ -37,7 +37,8 @@ def matched(frame: pl.LazyFrame, selection: Selection) -> Selection:
 def _refuse_platform(frame: pl.LazyFrame, word: str, pattern: str | None, tier: str | None) -> None:
     if pattern is None and tier is None:
         return
-    if not frame.filter(fits_platform(pattern, tier)).head(1).collect().is_empty():
+    fits = frame.filter(fits_platform(pattern, tier)).select("device").head(1)
+    if not fits.collect().is_empty():
         return
     asked = " and ".join(text for text in (pattern and f"'{pattern}'", tier) if text)
     known = frame.select(pl.col("device").drop_nulls().unique().sort()).collect()["device"]

@@ -24,12 +24,14 @@ def noise_of(session: Session, column: str = "latency_p50_ns") -> Figures:
     platform without any has that of others with the same samples and origin.
     """
     repeats, which = session.repeats, MEASURED.index(column)
-    processes, releases = (np.log(cube[which]) for cube in (repeats.processes, repeats.sweeps))
+    processes = np.log(repeats.processes[which])
     n = np.maximum(np.isfinite(processes).sum(axis=-1), 1)
     squares, degrees = _within(processes)
     is_bare = degrees.sum(axis=0) == 0
-    for found, more in zip((squares, degrees), _within(releases), strict=True):
-        found[:, is_bare] = more[:, is_bare]
+    if is_bare.any():
+        of_releases = _within(np.log(repeats.sweeps[which]))
+        for found, more in zip((squares, degrees), of_releases, strict=True):
+            found[:, is_bare] = more[:, is_bare]
     usual, turns = _usual(session), _turns(session)
     variance, freedom = np.full((2, *n.shape), np.nan)
     for at in range(n.shape[1]):
