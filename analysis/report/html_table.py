@@ -11,8 +11,9 @@ from fleetrank.analysis.tables.brief_notes import split_notes
 from fleetrank.analysis.tables.glossary import meaning_of_column
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import TABLES, TableRequest
-from fleetrank.analysis.tables.text_columns import column_texts
+from fleetrank.analysis.tables.text_columns import column_texts, grid_of_rows
 from fleetrank.analysis.tables.values import heading
+from fleetrank.foundation.wording import count_of
 
 MAX_STATIC_ROWS = 40
 """Rows written as HTML; in a longer table the page's script writes the others."""
@@ -77,6 +78,34 @@ class HtmlTable:
     is_statistic: bool = False
     is_matrix: bool = False
     count: str = ""
+
+
+def html_of_rows(
+    name: str, caption: str, rows: Sequence[Mapping[str, object]], notes: Iterable[str] = ()
+) -> HtmlTable:
+    """Turns rows with equal keys into cells; all of them are written as HTML."""
+    grid = grid_of_rows(rows, has_headings=True, is_grouped=True)
+    numbers = [column in grid.numbers for column in grid.columns]
+    return HtmlTable(
+        id=name,
+        caption=caption,
+        heads=tuple(
+            HtmlHead(text=heading(title), is_number=is_number)
+            for title, is_number in zip(grid.columns, numbers, strict=True)
+        ),
+        rows=tuple(
+            HtmlRow(
+                cells=tuple(
+                    HtmlCell(text=text, is_number=is_number)
+                    for text, is_number in zip(texts, numbers, strict=True)
+                ),
+                about={},
+            )
+            for texts in grid.lines[1:]
+        ),
+        notes=tuple(notes),
+        count=count_of(len(rows), "row"),
+    )
 
 
 def table_request(name: str) -> TableRequest:

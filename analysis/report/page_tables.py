@@ -1,6 +1,6 @@
 """All tables of the page. Each is computed once; its charts and sections use them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -8,14 +8,7 @@ import polars as pl
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.evidence import Evidence
-from fleetrank.analysis.report.html_table import (
-    HtmlCell,
-    HtmlHead,
-    HtmlRow,
-    HtmlTable,
-    Json,
-    table_request,
-)
+from fleetrank.analysis.report.html_table import Json, table_request
 from fleetrank.analysis.report.pair_view import fleet_data
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.frontier_transfer import ParetoResult, pareto
@@ -37,11 +30,8 @@ from fleetrank.analysis.statistics.transfer.transfer import (
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, ORIGINS
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import session_table
-from fleetrank.analysis.tables.text_columns import grid_of_rows
-from fleetrank.analysis.tables.values import heading
 from fleetrank.foundation.reading_beside import pause_between_steps
 from fleetrank.foundation.vocabulary import Axis
-from fleetrank.foundation.wording import count_of
 
 UNREAL = tuple(origin for origin in ORIGINS if origin not in DEFAULT_ORIGINS)
 """Origins that are not real devices."""
@@ -62,34 +52,6 @@ def titled(name: str, origins: Iterable[str | None]) -> str:
     """The name of a device or platform, and after it what it is if it is not a real device."""
     kinds = kinds_of(origins)
     return f"{name} ({kinds})" if kinds else name
-
-
-def html_of_rows(
-    name: str, caption: str, rows: Sequence[Mapping[str, object]], notes: Iterable[str] = ()
-) -> HtmlTable:
-    """Turns rows with equal keys into cells; all of them are written as HTML."""
-    grid = grid_of_rows(rows, has_headings=True, is_grouped=True)
-    numbers = [column in grid.numbers for column in grid.columns]
-    return HtmlTable(
-        id=name,
-        caption=caption,
-        heads=tuple(
-            HtmlHead(text=heading(title), is_number=is_number)
-            for title, is_number in zip(grid.columns, numbers, strict=True)
-        ),
-        rows=tuple(
-            HtmlRow(
-                cells=tuple(
-                    HtmlCell(text=text, is_number=is_number)
-                    for text, is_number in zip(texts, numbers, strict=True)
-                ),
-                about={},
-            )
-            for texts in grid.lines[1:]
-        ),
-        notes=tuple(notes),
-        count=count_of(len(rows), "row"),
-    )
 
 
 _OF_ALL = (

@@ -16,9 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse
 
 from fleetrank.analysis.labels import keys_in, labels_of
-from fleetrank.analysis.report.html_table import HtmlTable
+from fleetrank.analysis.report.html_table import HtmlTable, html_of_rows
 from fleetrank.analysis.report.page import templates
-from fleetrank.analysis.report.page_tables import html_of_rows
 from fleetrank.analysis.sql_views import described_views
 from fleetrank.analysis.tables.values import value_text
 from fleetrank.foundation.wording import duration
