@@ -7,8 +7,8 @@ import pytest
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.host.cores import cpus_one_per_core, order_by_core
-from fleetrank.device_agents.host.cpu_facts import parse_cpu_model, parse_is_virtual, read_facts
+from fleetrank.device_agents.linux.cores import cpus_one_per_core, order_by_core
+from fleetrank.device_agents.linux.cpu_facts import parse_cpu_model, parse_is_virtual, read_facts
 from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.vocabulary import Mode, Runtime
 from tests.device_agents.conftest import plain_task
