@@ -44,9 +44,8 @@ def test_cpus_are_ascending_where_the_system_tells_nothing(tmp_path: Path) -> No
 
 def test_a_task_without_an_affinity_is_left_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[MeasureTask] = []
-    monkeypatch.setattr(
-        "fleetrank.device_agents.cpu.measure_in_worker", lambda t, _stop, **_: asked.append(t)
-    )
+    run = "fleetrank.device_agents.cpu.measure_in_workers"
+    monkeypatch.setattr(run, lambda task, _stop, **_: asked.append(task))
     task = plain_task(execution=ONNX)
     CpuAgent({}).measure(task)
     assert [one.execution for one in asked] == [ONNX]
