@@ -36,7 +36,13 @@ from fleetrank.device_agents.board import board_state
 from fleetrank.device_agents.board.ssh_text import transport_error
 from fleetrank.device_agents.contract import failures
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES, parse_throttled
-from fleetrank.device_agents.host import conditions, cores, cpu_facts, worker_client, worker_process
+from fleetrank.device_agents.linux import (
+    conditions,
+    cores,
+    cpu_facts,
+    worker_client,
+    worker_process,
+)
 from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.errors import says_out_of_memory
 
