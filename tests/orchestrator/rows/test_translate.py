@@ -185,10 +185,6 @@ def test_columns_that_are_made_once_belong_to_each_row_and_follow_the_last_probe
     assert found == [("resnet18", model, ["drift"]) for model in ("Box 1", "Box 2", None)]
 
 
-def test_a_cell_without_a_file_has_no_hash_of_one(translate) -> None:
-    assert translate(artifact=None)["artifact_sha256"] is None
-
-
 def test_what_an_equal_device_took_over_stays_the_cells_and_says_who_measured(
     translate, first
 ) -> None:

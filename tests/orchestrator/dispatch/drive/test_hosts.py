@@ -24,7 +24,6 @@ from fleetrank.device_agents.contract.task import (
     MeasureTask,
     RepeatLimits,
 )
-from fleetrank.device_agents.hosts.files import file_parts
 from fleetrank.device_agents.hosts.host import Host
 from fleetrank.device_agents.hosts.messages import DeviceSpec
 from fleetrank.device_agents.hosts.reach import LOCAL_HOST, HostHere, HostLink
@@ -343,14 +342,14 @@ class Elsewhere(HostHere):
 
     def __init__(self, host: Host, **link: object) -> None:
         super().__init__(host)
-        self.link, self.receive = link, host.receive
+        self.link = link
 
     def hosts(self) -> Mapping[str, HostLink]:
         return {name: replace(one, **self.link) for name, one in super().hosts().items()}
 
     def send_files(self, host: str, files: Sequence[Path]) -> Future[None]:
-        for part in (part for path in files for part in file_parts(path, path.name, 1 << 20)):
-            self.receive(part)
+        for file in files:
+            self._host._files.path(file.name).write_bytes(file.read_bytes())
         return super().send_files(host, files)
 
 
@@ -374,8 +373,7 @@ def test_a_round_of_which_the_host_lacks_a_file_is_sent_again_as_a_whole(tmp_pat
         for number, folder in ((1, tmp_path / "files"), (2, tmp_path)):
             file = folder / f"{hashlib.sha256(bytes(number)).hexdigest()}.onnx"
             file.write_bytes(bytes(number))
-            given = task(f"t{number}", artifact_path=str(file), members=members)
-            hosts.submit("quick", given)
+            hosts.submit("quick", task(f"t{number}", artifact_path=str(file), members=members))
         found = wait_for(hosts, 2)
     assert {one.status for one in found.values()} == {Status.OK}
     assert (tmp_path / "files" / file.name).exists()
