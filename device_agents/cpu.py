@@ -10,7 +10,7 @@ from fleetrank.device_agents.contract.measurement import Failure, Measurement, f
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.errors import NotFitError, PermanentError
 from fleetrank.device_agents.linux.cpu_facts import read_facts
-from fleetrank.device_agents.linux.energy import EnergySource, open_rapl
+from fleetrank.device_agents.linux.energy import open_rapl
 from fleetrank.device_agents.linux.quiet import require_quiet
 from fleetrank.device_agents.linux.rails import open_rails
 from fleetrank.device_agents.linux.replica_client import measure_in_workers, n_processes
@@ -59,7 +59,9 @@ class CpuAgent:
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat, or one set."""
-        run = partial(measure_in_workers, command=self._command, source=_energy_counter)
+        run = partial(
+            measure_in_workers, command=self._command, source=lambda: open_rapl() or open_rails()
+        )
         (answer,) = _when_quiet([task], lambda: [run(limited(task), stop_requested)])
         return answer
 
@@ -79,10 +81,6 @@ class CpuAgent:
     def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the artifact over stored inputs and writes its outputs."""
         return infer_in_worker(limited(task), stop_requested, command=self._command)
-
-
-def _energy_counter() -> EnergySource | None:
-    return open_rapl() or open_rails()
 
 
 def _when_quiet(
