@@ -10,8 +10,7 @@ import pytest
 from fleet_rows import NETS, PLACES, write_results
 from rich.console import Console
 
-from fleetrank.analysis.report.html_table import html_table
-from fleetrank.analysis.report.page_tables import html_of_rows
+from fleetrank.analysis.report.html_table import html_of_rows, html_table
 from fleetrank.analysis.report.shown import choose_shown
 from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.load import load_measurements
