@@ -5,7 +5,7 @@ A figure is a cell of another table, so it has the meaning, notes and tests that
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import polars as pl
@@ -40,23 +40,6 @@ class ClaimVerdict(StrEnum):
     OPEN = "cannot be told"
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimInterval:
-    """The 95 % interval of a figure; of several rows the means of their ends."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimLimits:
-    """What a figure is without any agreement, if only FLOPs transfer, and at most with noise."""
-
-    null: float | None = None
-    residual_null: float | None = None
-    ceiling: float | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedClaim:
     """One claim, and its figure here.
@@ -74,10 +57,13 @@ class CheckedClaim:
     claim: str
     study: float | None
     figure: float | None = None
-    interval: ClaimInterval | None = None
+    low: float | None = None
+    high: float | None = None
     n_models: int | None = None
     n_pairs: int | None = None
-    limits: ClaimLimits = ClaimLimits()
+    null: float | None = None
+    residual_null: float | None = None
+    ceiling: float | None = None
     verdict: ClaimVerdict | None = None
     found: str | None = None
     reason: str | None = None
@@ -158,17 +144,8 @@ def _looked_up(
     columns = {"figure": figure.column} | {one: figure.beside.get(one, one) for one in BESIDE}
     figures = {one.removesuffix("_mean"): _value_of(rows, one, at) for one, at in columns.items()}
     words = f"{claim.claim} ({figure.note})" if figure.note else claim.claim
-    low, high = figures.pop("low"), figures.pop("high")
-    limits = {one.name: figures.pop(one.name) for one in fields(ClaimLimits)}
-    row = replace(
-        blank,
-        claim=words,
-        interval=None if low is None or high is None else ClaimInterval(low, high),
-        limits=ClaimLimits(**limits),
-        reason="; ".join(reasons) or None,
-        **figures,  # type: ignore[arg-type]
-    )
-    return row, True
+    reason = "; ".join(reasons) or None
+    return replace(blank, claim=words, **figures, reason=reason), True  # type: ignore[arg-type]
 
 
 def _chosen(frame: pl.DataFrame, wanted: Mapping[str, str]) -> pl.DataFrame:
@@ -221,9 +198,9 @@ def verdict_of(here: CheckedClaim, value: float, rule: Rule) -> tuple[ClaimVerdi
     """What the interval says of the value, and why it cannot be told; `None` where it can."""
     if here.figure is None:
         return ClaimVerdict.OPEN, None
-    if (ends := here.interval) is None:
+    if here.low is None or here.high is None:
         return ClaimVerdict.OPEN, "the figure has no interval"
-    is_above, is_below = ends.low > value, ends.high < value
+    is_above, is_below = here.low > value, here.high < value
     holds, fails = {
         Rule.EQUAL: (not (is_above or is_below), is_above or is_below),
         Rule.BELOW: (is_below, is_above),
@@ -234,8 +211,7 @@ def verdict_of(here: CheckedClaim, value: float, rule: Rule) -> tuple[ClaimVerdi
     if not holds:
         return ClaimVerdict.OPEN, "the interval holds the value"
     # What only FLOPs explain is the stronger null.
-    limits = here.limits
-    null = limits.null if limits.residual_null is None else limits.residual_null
-    if null is not None and ends.low <= null <= ends.high:
+    null = here.null if here.residual_null is None else here.residual_null
+    if null is not None and here.low <= null <= here.high:
         return ClaimVerdict.OPEN, "the interval holds the value and the null"
     return ClaimVerdict.HOLDS, None
