@@ -33,9 +33,9 @@ from fleetrank.device_agents.confinement.walls import confine
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.runtime import LoadedModel
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.host.cores import cpus_one_per_core
-from fleetrank.device_agents.host.scratch import SCRATCH, scratch_of_this_worker
-from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.device_agents.linux.cores import cpus_one_per_core
+from fleetrank.device_agents.linux.scratch import SCRATCH, scratch_of_this_worker
+from fleetrank.device_agents.linux.worker_client import measure_in_worker
 from fleetrank.device_agents.runtimes.made_inputs import make_inputs
 from fleetrank.device_agents.runtimes.runner import create_runner
 from fleetrank.foundation.vocabulary import Runtime

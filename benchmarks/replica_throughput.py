@@ -22,7 +22,7 @@ from fleetrank.device_agents.contract.task import (
     ReplicaPolicy,
 )
 from fleetrank.device_agents.cpu import CpuAgent
-from fleetrank.device_agents.host.cores import cpus_one_per_core
+from fleetrank.device_agents.linux.cores import cpus_one_per_core
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Runtime
 

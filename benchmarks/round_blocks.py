@@ -23,7 +23,7 @@ from rounds import block_medians, tasks_of
 from fleetrank.analysis.weather import weather_of_medians
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import BlockPolicy
-from fleetrank.device_agents.host.round_client import measure_round
+from fleetrank.device_agents.linux.round_client import measure_round
 
 LENGTHS_S = (0.1, 0.2, 0.4, 0.8)
 _TIMED_S = 8.0

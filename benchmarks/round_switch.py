@@ -21,7 +21,7 @@ from scipy import stats
 from fleetrank.analysis.rounds import Floats
 from fleetrank.device_agents import round_rule
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.host import round_client
+from fleetrank.device_agents.linux import round_client
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from rounds import block_medians, tasks_of
 from fleetrank.analysis.weather import Weather, weather_of_medians
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import BlockPolicy, RepeatLimits
-from fleetrank.device_agents.host.round_client import measure_round
+from fleetrank.device_agents.linux.round_client import measure_round
 
 _NEIGHBOUR = """
 import os, sys, time

@@ -32,8 +32,8 @@ from round_figures import print_designs, print_same
 
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.host.round_client import measure_round
-from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.device_agents.linux.round_client import measure_round
+from fleetrank.device_agents.linux.worker_client import measure_in_worker
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Format, Runtime, Status
 
 THREE = ("mobilenet_v2", "efficientnet_b0", "resnet18")

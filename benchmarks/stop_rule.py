@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.host.cores import cpus_one_per_core
-from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.device_agents.linux.cores import cpus_one_per_core
+from fleetrank.device_agents.linux.worker_client import measure_in_worker
 from fleetrank.device_agents.timing import HalfWidthRule
 from fleetrank.foundation.vocabulary import Runtime
 

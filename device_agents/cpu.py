@@ -2,24 +2,20 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.errors import NotFitError, PermanentError
-from fleetrank.device_agents.host.cpu_facts import read_facts
-from fleetrank.device_agents.host.energy import EnergySource, open_rapl
-from fleetrank.device_agents.host.quiet import require_quiet
-from fleetrank.device_agents.host.rails import open_rails
-from fleetrank.device_agents.host.replica_client import measure_replicas, n_processes
-from fleetrank.device_agents.host.round_client import measure_round
-from fleetrank.device_agents.host.worker_client import (
-    WORKER,
-    infer_in_worker,
-    limited,
-    measure_in_worker,
-)
+from fleetrank.device_agents.linux.cpu_facts import read_facts
+from fleetrank.device_agents.linux.energy import open_rapl
+from fleetrank.device_agents.linux.quiet import require_quiet
+from fleetrank.device_agents.linux.rails import open_rails
+from fleetrank.device_agents.linux.replica_client import measure_in_workers, n_processes
+from fleetrank.device_agents.linux.round_client import measure_round
+from fleetrank.device_agents.linux.worker_client import WORKER, infer_in_worker, limited
 from fleetrank.device_agents.runtimes.runner import why_unsupported
 
 
@@ -63,15 +59,11 @@ class CpuAgent:
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat, or one set."""
-        (answer,) = _when_quiet([task], lambda: [self._measured(limited(task), stop_requested)])
-        return answer
-
-    def _measured(self, task: MeasureTask, stop_requested: StopRequested) -> Measurement:
-        if (replicas := task.execution.replicas) is None:
-            return measure_in_worker(task, stop_requested, command=self._command)
-        return measure_replicas(
-            task, replicas, stop_requested, command=self._command, source=_energy_of(task)
+        run = partial(
+            measure_in_workers, command=self._command, source=lambda: open_rapl() or open_rails()
         )
+        (answer,) = _when_quiet([task], lambda: [run(limited(task), stop_requested)])
+        return answer
 
     def measure_round(
         self,
@@ -89,10 +81,6 @@ class CpuAgent:
     def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the artifact over stored inputs and writes its outputs."""
         return infer_in_worker(limited(task), stop_requested, command=self._command)
-
-
-def _energy_of(task: MeasureTask) -> EnergySource | None:
-    return (open_rapl() or open_rails()) if task.policy.energy_s > 0 else None
 
 
 def _when_quiet(

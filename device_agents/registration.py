@@ -17,7 +17,7 @@ from fleetrank.device_agents.contract.kind import (
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import OptionValue, canary_task
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.host.patience import measure_when_fit
+from fleetrank.device_agents.linux.patience import measure_when_fit
 from fleetrank.foundation.vocabulary import Status
 
 N_CANARIES = 2

@@ -80,7 +80,7 @@ _GPU_TRAITS = Traits(
 )
 _HERE = "fleetrank.device_agents"
 _PROFILED = f"{_HERE}.profiling.profiler:why_not_profiled"
-_REPLICATED = f"{_HERE}.host.replica_client:why_not_replicated"
+_REPLICATED = f"{_HERE}.linux.replica_client:why_not_replicated"
 _LIBRARY = f"{_HERE}.runtimes.runner:check_library"
 _BACKEND = f"{_HERE}.runtimes.runner:default_backend"
 

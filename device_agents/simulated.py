@@ -28,7 +28,7 @@ from fleetrank.device_agents.contract.measurement import (
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.flags import Seen, judge
-from fleetrank.device_agents.host.worker_client import infer_in_worker
+from fleetrank.device_agents.linux.worker_client import infer_in_worker
 from fleetrank.device_agents.simulated_draws import draw
 from fleetrank.device_agents.simulated_options import SimulatedOptions
 from fleetrank.device_agents.simulated_roofline import Capacity, RepeatWork, work_of

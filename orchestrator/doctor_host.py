@@ -12,8 +12,8 @@ from fleetrank.device_agents.confinement.landlock import NETWORK_ABI
 from fleetrank.device_agents.confinement.landlock import abi as landlock_abi
 from fleetrank.device_agents.confinement.walls import names_of
 from fleetrank.device_agents.flags import MAX_BUSY_SHARE
-from fleetrank.device_agents.host.conditions import read_governor
-from fleetrank.device_agents.host.control_groups import cpu_quota_cores
+from fleetrank.device_agents.linux.conditions import read_governor
+from fleetrank.device_agents.linux.control_groups import cpu_quota_cores
 from fleetrank.device_agents.registry import all_kinds
 from fleetrank.orchestrator.doctor import Finding, error, ok, warning
 

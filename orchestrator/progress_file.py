@@ -6,7 +6,6 @@ from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import orjson
 
@@ -20,16 +19,11 @@ from fleetrank.orchestrator.progress_events import (
     RepeatStarted,
     SweepFinished,
 )
-from fleetrank.orchestrator.progress_view import DeviceView, View, after_repeats, updated
+from fleetrank.orchestrator.progress_view import View, after_repeats, updated
 from fleetrank.orchestrator.progress_words import waiting
 
 _PAUSE_S = 1.0
 """Minimum time between two writes: a fleet of a thousand devices has 1,000 events a second."""
-
-
-def shallow(one: Event | DeviceView) -> dict[str, Any]:
-    """The fields by name. `asdict` would copy what is in them, for each repeat and device."""
-    return {named.name: getattr(one, named.name) for named in fields(one)}
 
 
 class ProgressFile:
@@ -68,7 +62,8 @@ class ProgressFile:
     def _write(self, now_s: float) -> None:
         devices = {}
         for name, device in self._view.devices.items():
-            stated = shallow(device)
+            # `asdict` would copy what is in them, for a thousand devices.
+            stated = {one.name: getattr(device, one.name) for one in fields(device)}
             # How long it waits, because readers have another clock.
             del stated["waits_since_s"]
             since_s = device.waits_since_s

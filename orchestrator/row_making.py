@@ -2,7 +2,8 @@
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 
 from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
 from fleetrank.device_agents.contract.agent import DeviceFacts
@@ -18,6 +19,10 @@ from fleetrank.orchestrator.table_fit import why_misfit
 
 Columns = Mapping[str, object]
 _ALWAYS_STORABLE = (int, bool, list)
+_OF_FACTS = (
+    "device_model", "os", "arch", "cpu_model", "logical_cores", "physical_cores", "memory_bytes",
+    "is_virtual_machine",
+)  # fmt: skip
 _KEPT = 4096
 """Larger than the number of exports and executions of a sweep; a few kB each."""
 
@@ -32,6 +37,7 @@ class RowMaker:
     def __init__(
         self,
         sweep: SweepFacts,
+        cells: Iterable[Cell],
         places: Mapping[str, DevicePlace],
         artifacts: Mapping[ExportRequest, Artifact],
     ) -> None:
@@ -39,15 +45,19 @@ class RowMaker:
 
         Args:
             sweep: the facts that all rows of the sweep share.
+            cells: those that rows are of.
             places: the devices by name.
             artifacts: the files by request; without one, the export failed.
         """
         self._places = places
-        self._artifacts = artifacts
-        names = ("sweep_id", "fleetrank_version", "git_commit", "seed", "stopping_rule")
-        shared = {**_fields(sweep, *names), "schema_version": SCHEMA_VERSION}
+        shared = {**asdict(sweep), "schema_version": SCHEMA_VERSION}
         self._of_sweep = {**dict.fromkeys(SCHEMA), **_fitting(shared)}
-        self._of_cells: dict[str, Columns] = {}
+        self._of_cells = {
+            one.cell_key: _cell_columns(
+                one.export, one.execution, one.costs, artifacts.get(one.export)
+            )
+            for one in cells
+        }
         self._of_devices: dict[str, tuple[DeviceFacts | None, Columns]] = {}
 
     def row(
@@ -82,25 +92,18 @@ class RowMaker:
         }
         return {
             **self._of_sweep,
-            **self._cell_columns(cell),
+            **self._of_cells[cell.cell_key],
             **self._device_columns(device, facts),
             **_fitting(measured),
         }
 
-    def _cell_columns(self, cell: Cell) -> Columns:
-        found = self._of_cells.get(cell.cell_key)
-        if found is None:
-            artifact = self._artifacts.get(cell.export)
-            found = _cell_columns(cell.export, cell.execution, cell.costs, artifact)
-            self._of_cells[cell.cell_key] = found
-        return found
-
     def _device_columns(self, device: str, facts: DeviceFacts | None) -> Columns:
         """Columns of the device as it was last probed."""
-        known = self._of_devices.get(device)
-        if known is None or known[0] is not facts:
-            known = self._of_devices[device] = facts, _fitting(_facts_columns(facts))
-        return known[1]
+        known, columns = self._of_devices.get(device, (None, {}))
+        if known is not facts:
+            columns = _fitting(_facts_columns(facts))
+            self._of_devices[device] = facts, columns
+        return columns
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -147,8 +150,7 @@ def _model_columns(export: ExportRequest, artifact: Artifact | None) -> Columns:
             "artifact_snr_db": artifact.snr_db,
             "artifact_top1_agreement": artifact.top1_agreement,
             "recipe": export.recipe,
-            "border": artifact.border,
-            "border_scales": artifact.border_scales,
+            **_fields(artifact, "border", "border_scales"),
             "exporter_versions": canonical_json(dict(artifact.versions)),
         }
     return columns
@@ -158,11 +160,9 @@ def _platform_columns(execution: Execution) -> Columns:
     """Columns of the execution, without the device."""
     return {
         "runtime": execution.runtime.value,
-        "backend": execution.backend,
+        **_fields(execution, "backend", "batch", "threads"),
         "mode": execution.mode.value,
         "precision": execution.precision.value,
-        "batch": execution.batch,
-        "threads": execution.threads,
         "cpu_choice": execution.cpu_choice and execution.cpu_choice.value,
         "affinity": affinity_text(execution.affinity),
         "options": options_text(execution.options),
@@ -207,17 +207,7 @@ def _facts_columns(facts: DeviceFacts | None) -> Columns:
     if facts is None:
         return {}
     return {
-        **_fields(
-            facts,
-            "device_model",
-            "os",
-            "arch",
-            "cpu_model",
-            "logical_cores",
-            "physical_cores",
-            "memory_bytes",
-            "is_virtual_machine",
-        ),
+        **_fields(facts, *_OF_FACTS),
         "tier": facts.tier.value,
         "device_facts": canonical_json(dict(facts.extra)) if facts.extra else None,
     }

@@ -1,5 +1,7 @@
 """What the inferences of a language model cost, for devices that execute no file."""
 
+from functools import lru_cache
+
 from fleetrank.device_agents.contract.task import Execution, TokenCost
 from fleetrank.foundation.formats import format_of
 from fleetrank.foundation.vocabulary import INTEGERS, WEIGHT_BYTES, FlopsMethod, Format
@@ -36,6 +38,7 @@ def without_file(format_: Format, cost: Cost) -> Artifact:
     )
 
 
+@lru_cache(maxsize=4096)
 def token_costs(shape: LanguageShape | None, execution: Execution) -> tuple[TokenCost, ...]:
     """The cost of one inference of the whole batch; for `generate` of prompt and step.
 

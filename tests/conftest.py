@@ -26,7 +26,7 @@ UNIT_FOLDERS = (
     "device_agents/contract",
     "device_agents/cuda",
     "device_agents/device_output",
-    "device_agents/host",
+    "device_agents/linux",
     "device_agents/simulated",
     "device_agents/timing",
     "device_agents/phone_farm",

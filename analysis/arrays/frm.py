@@ -139,6 +139,11 @@ def _permuted_units(
         yield permuted if is_alone else rank_units(permuted)
 
 
+def headroom(rho: float, null: float) -> float | None:
+    """(rho - null) / (1 - null): the share of what the null leaves open; `None` at a null of 1."""
+    return None if null >= 1 else (rho - null) / (1 - null)
+
+
 def null_p(rho: Floats | float, null: Floats) -> Floats:
     """One-sided p of `rho` (...) against null draws (draws, ...): (b + 1) / (draws + 1)."""
     reached = (null >= rho - 1e-9).sum(axis=0)

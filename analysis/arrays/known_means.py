@@ -50,18 +50,21 @@ def cluster_means(values: Floats, starts: npt.NDArray[np.int64]) -> Floats:
     return _quotient(sums, np.add.reduceat(known, starts, axis=-1, dtype=np.int64))
 
 
-def cluster_weights(values: Floats, clusters: npt.ArrayLike) -> tuple[Floats, int]:
+def cluster_weights(values: Floats, clusters: npt.ArrayLike) -> tuple[Floats, float | None, int]:
     """Weights of a mean that is taken inside each cluster first, then over clusters.
 
     From values (n_pairs,), NaN unknown, and the name or number of each one's cluster to weights
-    (n_pairs,), 0 where unknown, and the number of clusters.
+    (n_pairs,), 0 where unknown; the standard deviation over clusters, `None` for one; and their
+    number.
     """
     known = np.isfinite(values)
     names, member = np.unique(np.asarray(clusters)[known], return_inverse=True)
     sizes = np.bincount(member)
     weights = np.zeros(values.size)
     weights[known] = 1 / (sizes[member] * names.size)
-    return weights, names.size
+    means = np.bincount(member, weights=values[known]) / sizes
+    spread = float(np.std(means, ddof=1)) if names.size > 1 else None
+    return weights, spread, names.size
 
 
 def _quotient(sums: Floats, counts: npt.NDArray[np.int64]) -> Floats:

@@ -86,6 +86,28 @@ def spearman_matrix(values: Floats) -> Floats:
     return products(rank_units(values))
 
 
+def kendall_matrix(values: Floats) -> Floats:
+    """Kendall's tau-b between all columns of (n_models, n_platforms).
+
+    NaN where a column is constant. Source: Kendall 1945; tau-b is the uncentred correlation of
+    the signs of all differences between two models.
+    """
+    require_finite(values)
+    n_models, size = values.shape
+    sums, step = np.zeros((size, size)), block_size(n_models, size)
+    for start in range(0, n_models, step):
+        # Every pair of models twice, and each model with itself, whose sign is 0. Such counts
+        # stay exact in float32 up to 2^24, and a block has fewer.
+        signs = np.sign(values[start : start + step, None] - values).reshape(-1, size)
+        singles = signs.astype(np.float32)
+        sums += singles.T @ singles
+    untied = np.diag(sums)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        tau = sums / np.sqrt(np.outer(untied, untied))
+    clipped: Floats = np.clip(tau, -1.0, 1.0)
+    return clipped
+
+
 def unit_columns(columns: Floats) -> Floats:
     """Columns of (..., n, p), centred and of length 1; NaN if constant.
 

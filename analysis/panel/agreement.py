@@ -20,9 +20,9 @@ from fleetrank.analysis.arrays.bootstrap import (
     percentile_interval,
     permutation_p,
 )
-from fleetrank.analysis.arrays.frm import mid_p, null_p
+from fleetrank.analysis.arrays.frm import headroom, mid_p, null_p
 from fleetrank.analysis.arrays.known_means import cluster_weights
-from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, without_rounding
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, kendall_matrix, without_rounding
 from fleetrank.analysis.panel.conditions import (
     Compared,
     Level,
@@ -56,6 +56,7 @@ class RhoNulls:
     Attributes:
         null_mean, null_p95: rho when latencies are permuted in every condition; `None`, as is the
             p-value, for a measure without latency.
+        headroom: (rho - null_mean) / (1 - null_mean).
         residual_null_mean: rho when only what FLOPs explain of latency transfers.
         residual_p: one-sided mid-p against that null; both are `None`, with the `reason`, if a
             common model has no FLOPs.
@@ -66,6 +67,7 @@ class RhoNulls:
 
     null_mean: float | None = None
     null_p95: float | None = None
+    headroom: float | None = None
     residual_null_mean: float | None = None
     residual_p: float | None = None
     residual_p_adjusted: float | None = None
@@ -80,11 +82,13 @@ class AveragedPairs:
     Attributes:
         most_models: that a pair has in common; the fewest are the agreement's `n_models`. If a pair
             has the models that an interval needs, those with fewer are left out, with the `reason`.
+        std_over_pairs: spread of the clusters' means; no uncertainty of `rho`.
     """
 
     most_models: int | None = None
     n_pairs: int | None = None
     n_clusters: int | None = None
+    std_over_pairs: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +131,7 @@ class Agreement:
         rho: Spearman's.
         low, high: 95 % percentile bootstrap over models; `None` below 9 of them. In a mean each
             resample serves all pairs.
+        tau_b: of a pair; `None` for a partial correlation.
         unlike: facts that differ and change the meaning of the figure; `None` without any.
         nulls, averaged, noise, gap: empty where a table has none.
     """
@@ -140,6 +145,7 @@ class Agreement:
     rho: float | None = None
     low: float | None = None
     high: float | None = None
+    tau_b: float | None = None
     nulls: RhoNulls = RhoNulls()
     averaged: AveragedPairs = AveragedPairs()
     noise: RhoCeiling = RhoCeiling()
@@ -185,6 +191,9 @@ def _of_part(drawn: PairDraws, number: int, blank: Agreement) -> list[Agreement]
         few = f"{n} in common, at least {MIN_MODELS} needed"
         return [replace(blank, reason=few)] * block.where.size
     columns = {"rho": drawn.rho[block.where]}
+    if measure.given is None:
+        taus = kendall_matrix(block_values(measure, block))
+        columns["tau_b"] = taus[block.source, block.target]
     reasons = [why_no_residual_null(measure, block.models)]
     rhos = None
     if blank.n_models >= MIN_MODELS_FOR_INTERVAL:
@@ -202,6 +211,8 @@ def _of_part(drawn: PairDraws, number: int, blank: Agreement) -> list[Agreement]
         if "rho" not in known:
             figures.append(replace(blank, reason=undefined))
             continue
+        if "null_mean" in nulls:
+            nulls["headroom"] = headroom(known["rho"], nulls["null_mean"])
         figures.append(replace(blank, reason=reason, nulls=RhoNulls(**nulls), **known))
     return figures
 
@@ -314,7 +325,7 @@ def figures_of_mean(
             reason="no pair of platforms has a rho",
         )
     weights = np.zeros(drawn.rho.size)
-    weights[chosen], n_clusters = cluster_weights(rho, clusters)
+    weights[chosen], spread, n_clusters = cluster_weights(rho, clusters)
     used = tuple(at for at, part in enumerate(drawn.parts) if weights[part.where].any())
     sizes = [drawn.parts[at].models.size for at in used]
     models = np.unique(np.concatenate([drawn.parts[at].models for at in used]))
@@ -336,6 +347,7 @@ def figures_of_mean(
             most_models=max(sizes),
             n_pairs=int(np.isfinite(rho).sum()),
             n_clusters=n_clusters,
+            std_over_pairs=spread,
         ),
         rho=float(without_rounding(np.asarray(np.nansum(weights[chosen] * rho)))),
         low=low,
@@ -349,10 +361,12 @@ def _with_nulls(figures: Agreement, mean: _Mean) -> Agreement:
     rho, null = figures.rho, mean.null(Purpose.NULL)
     if rho is None or null is None:
         return figures
+    null_mean = float(np.mean(null))
     nulls = RhoNulls(
         p_value=float(null_p(rho, null)),
-        null_mean=float(np.mean(null)),
+        null_mean=null_mean,
         null_p95=float(np.quantile(null, 0.95)),
+        headroom=headroom(rho, null_mean),
     )
     lacking = why_no_residual_null(mean.drawn.measure, mean.models)
     if lacking is not None:

@@ -159,7 +159,7 @@ def _to_markdown(table: Table) -> str:
 
 _CI = r" [95\,\% CI]"
 _HEADS = {
-    "rho": r"$\rho$", "n_models": "$n$", "null_mean": "null",
+    "rho": r"$\rho$", "tau_b": r"$\tau_b$", "n_models": "$n$", "null_mean": "null",
     "residual_p": "residual $p$", "p_value": "$p$", "r2": "$R^2$", "sizes": "way to read",
 }  # fmt: skip
 """Columns to headings that a reader of papers knows."""

@@ -173,7 +173,7 @@ def sentences_of_reasons(cells: Sequence[str], start: str = f"{REASON} of") -> I
 
 _RHO_DIGITS = 2
 """A rank correlation of a few dozen models has no more: its interval is wider than the third."""
-_OF_RHO = ("rho", "null_mean", "null_p95", "ceiling")
+_OF_RHO = ("rho", "tau", "null_mean", "null_p95", "ceiling", "headroom")
 _ENDS = ("low", "high")
 
 

@@ -84,7 +84,7 @@ from fleetrank.device_agents.errors import (
     UnusableDeviceError,
 )
 from fleetrank.device_agents.flags import Seen, is_too_few, judge
-from fleetrank.device_agents.host.worker_client import infer_in_worker
+from fleetrank.device_agents.linux.worker_client import infer_in_worker
 from fleetrank.device_agents.long_runs import MIN_TIME
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Status

@@ -45,9 +45,9 @@ from fleetrank.device_agents.errors import (
     TransientError,
     host_in_use,
 )
-from fleetrank.device_agents.host.replica_client import n_processes
 from fleetrank.device_agents.hosts.files import with_places
 from fleetrank.device_agents.hosts.messages import DeviceTask, PollRequest
+from fleetrank.device_agents.linux.replica_client import n_processes
 from fleetrank.device_agents.runtimes.runner import why_unsupported
 from fleetrank.foundation.codec import CodecError, Json
 from fleetrank.foundation.errors import FleetError

@@ -28,7 +28,7 @@ from fleetrank.device_agents.errors import (
     UnusableDeviceError,
 )
 from fleetrank.device_agents.flags import NOTHING_SLOWS
-from fleetrank.device_agents.host.cores import clusters_by_kind, order_by_core, parse_designs
+from fleetrank.device_agents.linux.cores import clusters_by_kind, order_by_core, parse_designs
 from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.vocabulary import Flag, Runtime, Tier
 

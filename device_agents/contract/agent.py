@@ -103,7 +103,7 @@ class Agent(Protocol):
         A device that is not fit (hot, restarting, not there) is not waited for in here: the agent
         raises `NotFitError` or `AwayError` inside and returns its failure, whose `wait` says when
         to ask again. Until then other devices of the host are measured. Callers without a
-        scheduler use `host.worker_client.measure_when_fit`.
+        scheduler use `linux.patience.measure_when_fit`.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Turns exceptions inside the worker into typed failures; `host.worker_client` judges its end."""
+"""Turns exceptions inside the worker into typed failures; `linux.worker_client` judges its end."""
 
 import re
 from dataclasses import replace

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fleetrank.device_agents.contract.agent import (
     DeviceFacts,
@@ -21,9 +22,9 @@ from fleetrank.device_agents.cuda.gpu_watch import gpu_energy
 from fleetrank.device_agents.cuda.nvml import Nvml
 from fleetrank.device_agents.cuda.nvml_library import Gpu
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
-from fleetrank.device_agents.host.cpu_facts import read_facts
-from fleetrank.device_agents.host.replica_client import measure_replicas, n_processes
-from fleetrank.device_agents.host.worker_client import WORKER, infer_in_worker, measure_in_worker
+from fleetrank.device_agents.linux.cpu_facts import read_facts
+from fleetrank.device_agents.linux.replica_client import measure_in_workers, n_processes
+from fleetrank.device_agents.linux.worker_client import WORKER, infer_in_worker
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import (
     give_up_at_once,
@@ -108,20 +109,11 @@ class CudaAgent:
                 allows_shared_gpu=self._options.others == "flag",
             )
             with held_clock(library, gpu, self._options.lock_clocks_mhz) as lock:
-                seen = self._measured(asked, stop_requested, library, gpu)
+                run = partial(measure_in_workers, command=self._command)
+                seen = run(asked, stop_requested, source=partial(gpu_energy, library, gpu))
         except FleetError as error:
             return failed(task.task_id, failure_from_error(error, "start"))
         return self._blame(_with_lock(seen, lock), gpu)
-
-    def _measured(
-        self, task: MeasureTask, stop_requested: StopRequested, library: Nvml, gpu: Gpu
-    ) -> Measurement:
-        if (replicas := task.execution.replicas) is None:
-            return measure_in_worker(task, stop_requested, command=self._command)
-        source = gpu_energy(library, gpu) if task.policy.energy_s > 0 else None
-        return measure_replicas(
-            task, replicas, stop_requested, command=self._command, source=source
-        )
 
     def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the artifact over stored inputs and writes its outputs."""

@@ -22,9 +22,9 @@ from fleetrank.device_agents.cuda.nvml import Nvml
 from fleetrank.device_agents.cuda.nvml_library import Gpu, GpuProcess, GpuReading
 from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.device_agents.flags import NOTHING_SLOWS
-from fleetrank.device_agents.host.conditions import Shares, read_conditions
-from fleetrank.device_agents.host.energy import CounterSource, EnergySource, PolledSource
-from fleetrank.device_agents.host.worker_process import growth_bytes, usable_cpus
+from fleetrank.device_agents.linux.conditions import Shares, read_conditions
+from fleetrank.device_agents.linux.energy import CounterSource, EnergySource, PolledSource
+from fleetrank.device_agents.linux.worker_process import growth_bytes, usable_cpus
 from fleetrank.foundation.vocabulary import EnergyMethod, MemoryMetric, Runtime
 
 _SLOWING = {

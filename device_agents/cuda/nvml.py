@@ -22,7 +22,7 @@ from fleetrank.device_agents.cuda.nvml_library import (
 )
 from fleetrank.device_agents.device_output import bounded_name
 from fleetrank.device_agents.errors import TransientError, missing_library
-from fleetrank.device_agents.host.worker_process import text_of
+from fleetrank.device_agents.linux.worker_process import text_of
 from fleetrank.foundation.errors import FleetError
 
 _NAMES = {"0x1002": "AMD", "0x8086": "Intel"}

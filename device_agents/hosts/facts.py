@@ -8,8 +8,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from fleetrank.device_agents.host import control_groups, cores, cpu_facts
-from fleetrank.device_agents.host.energy import open_rapl
+from fleetrank.device_agents.linux import control_groups, cores, cpu_facts
+from fleetrank.device_agents.linux.energy import open_rapl
 from fleetrank.device_agents.registry import KINDS
 from fleetrank.foundation.cpus import Kinds
 from fleetrank.foundation.installation import PACKAGES, host_hash, package_versions

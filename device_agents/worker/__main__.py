@@ -13,7 +13,7 @@ from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts, failed
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, decode_request
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.host.worker_process import pin, shed_inheritance
+from fleetrank.device_agents.linux.worker_process import pin, shed_inheritance
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.own_process import (
@@ -81,8 +81,8 @@ def _answer(
 
 def _confine(task: MeasureTask | InferTask) -> "Walls":
     from fleetrank.device_agents.confinement.walls import confine
-    from fleetrank.device_agents.host.scratch import scratch_of_this_worker
-    from fleetrank.device_agents.host.worker_process import reset_peak
+    from fleetrank.device_agents.linux.scratch import scratch_of_this_worker
+    from fleetrank.device_agents.linux.worker_process import reset_peak
 
     reset_peak()  # opens a file that the kernel would block later
     return confine(task, scratch_of_this_worker())

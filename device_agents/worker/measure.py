@@ -22,8 +22,8 @@ from fleetrank.device_agents.contract.runtime import (
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.flags import Seen, judge
-from fleetrank.device_agents.host.conditions import Shares
-from fleetrank.device_agents.host.worker_process import growth_bytes
+from fleetrank.device_agents.linux.conditions import Shares
+from fleetrank.device_agents.linux.worker_process import growth_bytes
 from fleetrank.device_agents.runtimes.made_inputs import make_inputs
 from fleetrank.device_agents.runtimes.runner import copies_state, create_runner
 from fleetrank.device_agents.timing import collection_off

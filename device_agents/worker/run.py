@@ -17,15 +17,15 @@ from fleetrank.device_agents.contract.measurement import (
 from fleetrank.device_agents.contract.protocol import Turn, TurnReport
 from fleetrank.device_agents.contract.runtime import LoadedModel, Runner
 from fleetrank.device_agents.contract.task import BlockPolicy, MeasurePolicy, MeasureTask, Options
-from fleetrank.device_agents.host.conditions import CpuTime, Shares, read_cpu_time, shares
-from fleetrank.device_agents.host.control_groups import times_throttled
-from fleetrank.device_agents.host.energy import (
+from fleetrank.device_agents.linux.conditions import CpuTime, Shares, read_cpu_time, shares
+from fleetrank.device_agents.linux.control_groups import times_throttled
+from fleetrank.device_agents.linux.energy import (
     EnergySource,
     EnergyWindow,
     count_energy,
     judge_energy,
 )
-from fleetrank.device_agents.host.worker_process import (
+from fleetrank.device_agents.linux.worker_process import (
     growth_bytes,
     involuntary_switches,
     usable_cpus,

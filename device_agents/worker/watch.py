@@ -11,10 +11,10 @@ from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.protocol import TURN_MARK, Turn, TurnReport
 from fleetrank.device_agents.contract.runtime import DeviceModel, LoadedModel
 from fleetrank.device_agents.contract.task import MeasureTask, Options
-from fleetrank.device_agents.host.conditions import Shares, read_conditions
-from fleetrank.device_agents.host.energy import EnergySource, open_rapl
-from fleetrank.device_agents.host.rails import open_rails
-from fleetrank.device_agents.host.worker_process import read_memory, reset_peak, usable_cpus
+from fleetrank.device_agents.linux.conditions import Shares, read_conditions
+from fleetrank.device_agents.linux.energy import EnergySource, open_rapl
+from fleetrank.device_agents.linux.rails import open_rails
+from fleetrank.device_agents.linux.worker_process import read_memory, reset_peak, usable_cpus
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.own_process import write_all
 from fleetrank.foundation.vocabulary import MemoryMetric

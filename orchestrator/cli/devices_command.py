@@ -17,8 +17,8 @@ from fleetrank.device_agents.contract.kind import (
     SeenDevice,
 )
 from fleetrank.device_agents.contract.task import OptionValue
-from fleetrank.device_agents.host.cores import cpus_one_per_core
-from fleetrank.device_agents.host.processor_peaks import probe_peak
+from fleetrank.device_agents.linux.cores import cpus_one_per_core
+from fleetrank.device_agents.linux.processor_peaks import probe_peak
 from fleetrank.device_agents.registry import KINDS, all_kinds, create_agent
 from fleetrank.foundation.errors import FleetError, reworded
 from fleetrank.foundation.strict_json import json_text

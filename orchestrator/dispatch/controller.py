@@ -17,13 +17,7 @@ from fleetrank.device_agents.hosts.reach import in_thread
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
 from fleetrank.orchestrator.dispatch.decide.lane import key_of
-from fleetrank.orchestrator.dispatch.decide.messages import (
-    Action,
-    Event,
-    Store,
-    StoreUntried,
-    of_repeat,
-)
+from fleetrank.orchestrator.dispatch.decide.messages import Action, Event, Store, StoreUntried
 from fleetrank.orchestrator.dispatch.decide.state import new_state
 from fleetrank.orchestrator.dispatch.decide.step import step
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
@@ -67,7 +61,7 @@ class Recorder:
     def __init__(self, work: SweepWork, sink: RowSink, emit: Subscriber) -> None:
         """`emit` takes the progress events."""
         self._work = work
-        self._rows = RowMaker(work.sweep, work.places, work.exports.artifacts)
+        self._rows = RowMaker(work.sweep, work.plan.cells, work.places, work.exports.artifacts)
         self.sink = sink
         self.emit = emit
 
@@ -98,7 +92,7 @@ class Recorder:
     def _append(self, done: Store, row: Row) -> None:
         measurement = done.measurement
         latency, failure = row["latency_p50_ns"], measurement.failure
-        named = of_repeat(self._work, done.device, done.attempt)
+        named = messages.of_repeat(self._work, done.device, done.attempt)
         ended = RepeatFinished(
             **(named | {"origin": measurement.origin}),
             latency_p50_ns=latency if isinstance(latency, float) else None,

@@ -144,26 +144,21 @@ class RayHosts:
 
     def call(self, host: str, method: str, *arguments: object) -> Future[Any]:
         """Calls a method of a host's actor; its errors can be read where Ray is not loaded."""
+        return self._ask(host, method, pickle.dumps(arguments), pickle.loads)
+
+    def pass_on(self, host: str, method: str, arguments: bytes) -> Future[bytes]:
+        """The same with pickled arguments and a pickled answer."""
+        return self._ask(host, method, arguments, bytes)
+
+    def _ask(
+        self, host: str, method: str, arguments: bytes, read: Callable[[bytes], Any]
+    ) -> Future[Any]:
         answer: Future[Any] = Future()
 
         def receive(found: Future[bytes]) -> None:
             error = found.exception()
             if error is None:
-                answer.set_result(pickle.loads(found.result()))  # noqa: S301 - ours
-            else:
-                answer.set_exception(error)
-
-        self.pass_on(host, method, pickle.dumps(arguments)).add_done_callback(receive)
-        return answer
-
-    def pass_on(self, host: str, method: str, arguments: bytes) -> Future[bytes]:
-        """The same with pickled arguments and a pickled answer."""
-        answer: Future[bytes] = Future()
-
-        def receive(found: Future[bytes]) -> None:
-            error = found.exception()
-            if error is None:
-                answer.set_result(found.result())
+                answer.set_result(read(found.result()))
             else:
                 answer.set_exception(_without_ray(error))
 

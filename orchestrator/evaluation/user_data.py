@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fleetrank.device_agents.host.control_groups import default_limit_bytes
+from fleetrank.device_agents.linux.control_groups import default_limit_bytes
 from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.errors import FleetError, is_rust_panic
 from fleetrank.foundation.own_process import (

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from fleetrank.analysis.stopping_rule import StoppingRule
 from fleetrank.analysis.stored.selection import MARGIN, fits_text
-from fleetrank.device_agents.contract.task import Execution, TokenCost
+from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.formats import format_of, runtime_of
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import Family, WeightsKind
@@ -97,10 +97,6 @@ def make_plan(
     def request(model: ResolvedCard, execution: Execution) -> ExportRequest:
         return _request(spec, model, execution)
 
-    @cache
-    def costs(model: ResolvedCard, execution: Execution) -> tuple[TokenCost, ...]:
-        return token_costs(model.card.language, execution)
-
     selected = _select_devices(spec, devices)
     check_size(spec, len(models) * len(selected))
     backends = {device.name: backends_on(spec, device) for device in selected}
@@ -115,7 +111,7 @@ def make_plan(
                 device=device.name,
                 export=export,
                 execution=execution,
-                costs=costs(model, execution),
+                costs=token_costs(export.card.language, execution),
             )
             reason = (
                 _why_not_here(cell.export, opens_files=device.traits.opens_files)

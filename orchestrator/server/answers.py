@@ -20,7 +20,7 @@ from time import monotonic
 from types import MappingProxyType
 
 from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS
-from fleetrank.device_agents.host.control_groups import default_limit_bytes
+from fleetrank.device_agents.linux.control_groups import default_limit_bytes
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import is_host_measured
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child

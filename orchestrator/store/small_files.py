@@ -134,20 +134,16 @@ def raw_folder(results: Path, sweep_id: str) -> Path:
 def set_aside(results: Path, row: Row) -> Row:
     """Moves a row's tool output into a separate file; the row keeps the file's name.
 
-    The name is made from the row's key. A row without output is returned unchanged. The file is not
-    synced yet.
+    The name is made from the row's key. The file is not synced yet.
 
     Raises:
         StoreError: the disk is full.
     """
-    text = row["raw_log"]
-    if not isinstance(text, str):
-        return row
     key = RowKey.of(row)
     file = f"{key.cell_key}-{key.repeat}-{key.attempt}.log.gz"
     name = Path(_FOLDER) / key.sweep_id / file
     # Without a time stamp equal logs are equal files.
-    content = gzip.compress(text.encode("utf-8", "replace"), mtime=0)
+    content = gzip.compress(str(row["raw_log"]).encode("utf-8", "replace"), mtime=0)
     replace_file(results / name, content, is_synced=False)
     return {**row, "raw_log": str(name)}
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.host.cores import cpus_one_per_core, kinds_of_cores
 from fleetrank.device_agents.hosts.facts import HostFacts, read_host_facts
 from fleetrank.device_agents.hosts.messages import DeviceSpec
 from fleetrank.device_agents.hosts.reach import LOCAL_HOST
+from fleetrank.device_agents.linux.cores import cpus_one_per_core, kinds_of_cores
 from fleetrank.foundation.codec import CodecError, from_plain, to_plain
 from fleetrank.orchestrator.dispatch.ray_hosts import Joined
 from fleetrank.orchestrator.errors import StoreError

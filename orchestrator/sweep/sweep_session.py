@@ -72,19 +72,7 @@ def profiles_of(setup: Setup, plan: Plan) -> Plan:
 
     Each key is that of a task of the pass. Empty without `profile: true`.
     """
-    cells = plan.cells if setup.spec.profile else ()
-    asked = (
-        (
-            replace(
-                cell,
-                cell_key=profiled_key(cell.cell_key),
-                execution=replace(cell.execution, is_profiled=True),
-            ),
-            _why_not_profiled(setup, cell),
-        )
-        for cell in cells
-    )
-    return _side(PROFILE_FORM, plan, asked)
+    return _side(PROFILE_FORM, plan, _asked_profiles(setup, plan))
 
 
 def sets_of(setup: Setup, plan: Plan) -> Plan:
@@ -138,6 +126,12 @@ def _why_not_profiled(setup: Setup, cell: Cell) -> str | None:
     return device.kind_of.why_not_profiled(cell.execution)
 
 
+def _asked_profiles(setup: Setup, plan: Plan) -> Iterator[tuple[Cell, str | None]]:
+    for cell in plan.cells if setup.spec.profile else ():
+        key, execution = profiled_key(cell.cell_key), replace(cell.execution, is_profiled=True)
+        yield replace(cell, cell_key=key, execution=execution), _why_not_profiled(setup, cell)
+
+
 def _asked_sets(setup: Setup, plan: Plan) -> Iterator[tuple[Cell, str | None]]:
     asked = setup.spec.replicas
     if asked is None:
@@ -147,12 +141,11 @@ def _asked_sets(setup: Setup, plan: Plan) -> Iterator[tuple[Cell, str | None]]:
         for count in asked.processes:
             cpus = replica_cpus(setup.spec, cell.execution, count, cores)
             policy = ReplicaPolicy(count=count, run_s=asked.run_s, cpus=cpus)
-            together = replace(
-                cell,
-                cell_key=replicated_key(cell.cell_key, count),
-                execution=replace(cell.execution, replicas=policy),
+            key, execution = (
+                replicated_key(cell.cell_key, count),
+                replace(cell.execution, replicas=policy),
             )
-            yield together, _why_no_set(setup, cell, count)
+            yield replace(cell, cell_key=key, execution=execution), _why_no_set(setup, cell, count)
 
 
 def _why_no_set(setup: Setup, cell: Cell, n_processes: int) -> str | None:

@@ -87,7 +87,7 @@ def test_names_of_many_slopes_keep_apart_and_the_caption_counts_the_others(make_
         assert min(np.diff(ranks)) * plot / 60 >= 10
     n_named = len(names) // 2
     assert 10 <= n_named < 60
-    assert f"for lack of room: {60 - n_named} models." in figure.caption
+    assert f"room: {60 - n_named} models." in figure.caption
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ HOLDS: dict[str, Callable[[Any], bool]] = {
     "uptime": lambda it: _within(it, 0, math.inf),  # a host waits by it
     "cores": _are_clocks,
     "facts": lambda it: bool(to_json(it)),
-    "host.conditions": lambda it: bool(to_json(it)),
+    "linux.conditions": lambda it: bool(to_json(it)),
     "refusal": lambda it: str(it).isprintable() and len(str(it)) < 2000,
     "failed": lambda _it: False,  # a program that failed has no reading
     "battery": lambda it: (

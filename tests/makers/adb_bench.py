@@ -35,7 +35,7 @@ from fleetrank.device_agents.contract.task import (
     OptionValue,
     RepeatLimits,
 )
-from fleetrank.device_agents.host.patience import measure_when_fit
+from fleetrank.device_agents.linux.patience import measure_when_fit
 from fleetrank.foundation.vocabulary import Format, Origin, Runtime, Status
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Cost, StagedExport

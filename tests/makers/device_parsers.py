@@ -36,7 +36,13 @@ from fleetrank.device_agents.board import board_state
 from fleetrank.device_agents.board.ssh_text import transport_error
 from fleetrank.device_agents.contract import failures
 from fleetrank.device_agents.device_output import MAX_PROBE_BYTES, parse_throttled
-from fleetrank.device_agents.host import conditions, cores, cpu_facts, worker_client, worker_process
+from fleetrank.device_agents.linux import (
+    conditions,
+    cores,
+    cpu_facts,
+    worker_client,
+    worker_process,
+)
 from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.errors import says_out_of_memory
 
@@ -149,7 +155,7 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "df": (probe_text.free_bytes, DF),
     "uptime": (waits.parse_uptime, "1\n8412.55 60123.11\n"),
     "facts": (_facts, MEMINFO + DF + CORES + "GLES: ARM, Mali-G78\n"),
-    "host.conditions": (_conditions, battery_dump(()) + MEMINFO + CORES + "mWakefulness=Awake\n"),
+    "linux.conditions": (_conditions, battery_dump(()) + MEMINFO + CORES + "mWakefulness=Awake\n"),
     "sections": (lambda text: split_sections(text, "0f"), "\n0f a\nfirst\n\n0f b\nsecond\n"),
     "marked": (lambda text: split_marked(text, "0f"), "output\r\n0f 0\r\n"),
     "load": (conditions.parse_load, "0.62 0.71 0.80 1/1204 9031\n"),
@@ -220,12 +226,12 @@ COVERED = {
     "android.state.waits",
     "board.ssh_text",
     "contract.failures",
-    "host.conditions",
-    "host.cores",
-    "host.cpu_facts",
+    "linux.conditions",
+    "linux.cores",
+    "linux.cpu_facts",
     "device_output",
-    "host.worker_client",
-    "host.worker_process",
+    "linux.worker_client",
+    "linux.worker_process",
 }
 """Modules that parse device text and are reached through `PROBES` or `TOOLS`."""
 
@@ -245,7 +251,7 @@ OTHER_TEXT = {
     "board.there.board_host": "names of files that this side sends, matched as a whole",
     "board.there.judged_agent": "what the firmware of a board prints, bounded where it is read",
     "cuda.nvml": "answers of the driver, as numbers and names",
-    "host.control_groups": "files of the kernel",
+    "linux.control_groups": "files of the kernel",
     "hosts.files": "names of files that a driver sends, matched as a whole",
     "profiling.executorch_profiler": "names of operators in a trace of the worker's own process",
     "profiling.onnx_graph": "model files",

@@ -125,9 +125,9 @@ def translate() -> Translate:
             "facts": FACTS,
             "artifact": ARTIFACT,
         } | changes
-        attempt, artifact = parts["attempt"], parts["artifact"]
-        artifacts = {} if artifact is None else {attempt.repeat.cell.export: artifact}
-        maker = RowMaker(parts["sweep"], {"d": parts["place"]}, artifacts)
+        attempt = parts["attempt"]
+        cell, artifacts = attempt.repeat.cell, {attempt.repeat.cell.export: parts["artifact"]}
+        maker = RowMaker(parts["sweep"], [cell], {"d": parts["place"]}, artifacts)
         return maker.row(attempt, parts["measurement"], "d", parts["facts"])
 
     return build

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from wording import has
 
-from fleetrank.device_agents.host.worker_client import infer_in_worker
+from fleetrank.device_agents.linux.worker_client import infer_in_worker
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest, Weights

@@ -180,7 +180,7 @@ def _intervals(
 ) -> OverlapIntervals:
     """Of mean precision, recall and F1 over the pairs used."""
     pairs = [pair for pair, used in zip(group.pairs, is_used, strict=True) if used]
-    weights, _ = cluster_weights(np.zeros(len(pairs)), group.clusters[is_used])
+    weights, _, _ = cluster_weights(np.zeros(len(pairs)), group.clusters[is_used])
     name = zlib.crc32(f"frontier/{group.source}/{group.target}".encode())
     rng = np.random.default_rng([session.selection.seed, name])
     draws = draws_for(pairs, len(session.panel.models)).bootstrap

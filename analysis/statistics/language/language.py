@@ -27,7 +27,8 @@ from fleetrank.foundation.workload import IMAGE, Workload, WorkloadKind
 
 _COLUMNS = (
     "level", "measure", "source", "target", "platform_key", "n_models", "most_models", "n_pairs",
-    "n_clusters", "rho", "low", "high", "null_mean", "null_p95", "p_value", "reason",
+    "n_clusters", "rho", "low", "high", "null_mean", "null_p95", "headroom", "p_value", "tau_b",
+    "std_over_pairs", "reason",
 )  # fmt: skip
 _TWO_DEVICES = AxisRule(
     level=Level.DEVICES,

@@ -97,6 +97,8 @@ def _with_share(one: Agreement, shares: dict[str, float]) -> FrmPart:
     reasons = [one.reason] if one.reason is not None else []
     if one.measure in _WITHOUT_LATENCY and one.rho is not None:
         reasons.append("no null: the measure has no latency to permute")
+    if one.nulls.null_mean is not None and one.nulls.headroom is None:
+        reasons.append("no headroom: the null is 1")
     if one.measure in shares and math.isnan(share) and one.rho is not None:
         reasons.append("no share: FRM is equal for all models")
     return FrmPart(
@@ -244,6 +246,6 @@ def mean_shares(shares: Floats, clusters: npt.ArrayLike) -> Floats:
     """Shares (n_components, n_pairs) averaged inside each cluster first; NaN without any pair."""
     if np.isnan(shares[0]).all():
         return np.full(shares.shape[0], np.nan)
-    weights, _ = cluster_weights(shares[0], clusters)
+    weights, _, _ = cluster_weights(shares[0], clusters)
     means: Floats = (np.nan_to_num(shares) * weights).sum(axis=1)
     return means

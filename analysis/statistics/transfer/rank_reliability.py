@@ -251,5 +251,5 @@ def mean_ceiling(ceilings: PairCeilings, clusters: npt.ArrayLike) -> float:
     ranked = ceilings.ceiling[ceilings.has_models]
     if ranked.size == 0 or np.isnan(ranked).any():
         return float("nan")
-    weights, _ = cluster_weights(ceilings.ceiling, clusters)
+    weights, _, _ = cluster_weights(ceilings.ceiling, clusters)
     return float(np.nansum(ceilings.ceiling * weights))

@@ -88,9 +88,9 @@ _NOISE = ("ceiling", "gap_low", "gap_high")
 _NAMES = ("level", "measure", "source", "target")
 _FIGURES = (
     "n_models", "most_models", "n_pairs", "n_clusters", "rho", "low", "high", "null_mean",
-    "null_p95", "residual_null_mean", "residual_p", "residual_p_adjusted",
+    "null_p95", "headroom", "residual_null_mean", "residual_p", "residual_p_adjusted",
 )  # fmt: skip
-_TESTS = ("p_value", "p_adjusted", "unlike", "reason")
+_TESTS = ("p_value", "p_adjusted", "tau_b", "std_over_pairs", "unlike", "reason")
 _NO_TIERS = (
     "Tier to tier: undefined, no two devices were measured at equal batch "
     "(`allow_unlike_batch=true` compares others)."

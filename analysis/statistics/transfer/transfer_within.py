@@ -166,7 +166,7 @@ def _of_group(
         few = count_of(found.n_models, "model")
         reason = f"{few} with another one of their {inside.one}, at least {MIN_MODELS} needed"
         return replace(found, reason=reason), None
-    weights, _ = cluster_weights(rho, group.clusters)
+    weights, _, _ = cluster_weights(rho, group.clusters)
     used = [at for at, part in enumerate(parts) if weights[part.where].any()]
     n_models, mean_rho = min(shared[at] for at in used), float(np.nansum(weights * rho))
     mean = _Mean(parts=tuple(parts[at] for at in used), weights=weights)

@@ -5,7 +5,7 @@ program's timed runs follow one another without a pause, so the power in a windo
 one run is the energy of one run. The looks that count lie in the timed runs: after the program has
 loaded and warmed up, and before it ends.
 
-The window is that of `host.energy`: from one step of the counter to another, at least 20 steps. A
+The window is that of `linux.energy`: from one step of the counter to another, at least 20 steps. A
 phone has no idle window: 20 steps of a battery at rest take minutes.
 """
 
@@ -33,7 +33,7 @@ from fleetrank.device_agents.contract.agent import StopRequested
 from fleetrank.device_agents.contract.measurement import Energy, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.errors import StoppedError
-from fleetrank.device_agents.host.energy import (
+from fleetrank.device_agents.linux.energy import (
     MIN_STEPS,
     CounterLooks,
     EnergyReading,

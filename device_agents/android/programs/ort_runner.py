@@ -32,7 +32,7 @@ from fleetrank.device_agents.contract.runtime import Array
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
 from fleetrank.device_agents.device_output import MAX_DIGITS
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
-from fleetrank.device_agents.host.worker_process import growth_bytes
+from fleetrank.device_agents.linux.worker_process import growth_bytes
 from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, specs_of
 from fleetrank.device_agents.runtimes.made_inputs import make_inputs
 from fleetrank.device_agents.runtimes.onnx_runner import SWITCHES

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fleetrank.device_agents.android.state.phone_cores import Core
 from fleetrank.device_agents.contract.agent import Cluster
 from fleetrank.device_agents.device_output import lines_of
-from fleetrank.device_agents.host.cores import Design, clusters_by_kind, parse_designs
+from fleetrank.device_agents.linux.cores import Design, clusters_by_kind, parse_designs
 from fleetrank.foundation.cpus import parse_cpu_list
 
 TOPOLOGY_SCRIPT = """

@@ -20,7 +20,7 @@ from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.flags import drift_share
-from fleetrank.device_agents.host.conditions import parse_available_memory, parse_load
+from fleetrank.device_agents.linux.conditions import parse_available_memory, parse_load
 from fleetrank.foundation.vocabulary import Flag
 
 READ_TIMEOUT_S = 30.0

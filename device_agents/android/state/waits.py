@@ -7,7 +7,7 @@ from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.device_output import UPTIME_S
 from fleetrank.device_agents.errors import AwayError, StoppedError, TimedOutError, TransientError
 from fleetrank.device_agents.hold import LostHoldError
-from fleetrank.device_agents.host.patience import SYSTEM_CLOCK
+from fleetrank.device_agents.linux.patience import SYSTEM_CLOCK
 from fleetrank.foundation.units import NS_PER_S
 
 BOOT_LIMIT_S = 180.0

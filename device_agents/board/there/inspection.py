@@ -40,7 +40,7 @@ class BoardProbe:
 
     Attributes:
         host: its name for ssh.
-        facts: of its processor, as `host.conditions` reads them there, or of its GPU.
+        facts: of its processor, as `linux.conditions` reads them there, or of its GPU.
         identity: hash of its serial number; `None` if it has none.
         model: its own name; `None` if it has none.
         clusters: as `board_state.parse_clusters`.

@@ -37,7 +37,7 @@ from fleetrank.device_agents.contract.measurement import Failure, Measurement, f
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.device_output import Throttled, parse_throttled
 from fleetrank.device_agents.errors import MissingLibraryError, host_in_use
-from fleetrank.device_agents.host.cpu_facts import read_facts
+from fleetrank.device_agents.linux.cpu_facts import read_facts
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import host_lease
 

@@ -58,7 +58,7 @@ def finished(state: DispatchState, measurement: Measurement, now_s: float) -> It
     if retry.is_host_lost(failure):
         for other in [other for other in state.lanes.values() if other.host == lane.host]:
             state.lanes[other.device] = retry.after_host_loss(other, state.rules, now_s)
-    if not retry.is_host_lost(failure):
+    else:
         # Its host may still finish it: what it measured is acknowledged when it has arrived.
         state.taken.append(measurement.task_id)
     yield _stored(state, device, attempt, measurement, will_retry=will_retry)

@@ -12,13 +12,7 @@ from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.orchestrator.dispatch.decide import messages, notices, retry
 from fleetrank.orchestrator.dispatch.decide.arrivals import adopted, finished, untried
 from fleetrank.orchestrator.dispatch.decide.lane import key_of
-from fleetrank.orchestrator.dispatch.decide.messages import (
-    Action,
-    Event,
-    Store,
-    StoreUntried,
-    of_repeat,
-)
+from fleetrank.orchestrator.dispatch.decide.messages import Action, Event, Store, StoreUntried
 from fleetrank.orchestrator.dispatch.decide.state import DispatchState, next_assignments
 from fleetrank.orchestrator.dispatch.decide.work import (
     canary_of,
@@ -167,7 +161,7 @@ def _fit_again(state: DispatchState, now_s: float) -> Iterator[Action]:
 
 
 def _announced(state: DispatchState, device: str, attempt: Attempt) -> messages.Announce:
-    return messages.Announce(event=RepeatStarted(**of_repeat(state.work, device, attempt)))
+    return messages.Announce(event=RepeatStarted(**messages.of_repeat(state.work, device, attempt)))
 
 
 def _arrived(state: DispatchState, event: messages.Arrived) -> Iterator[Action]:

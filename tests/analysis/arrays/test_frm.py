@@ -10,6 +10,7 @@ from scipy import stats
 from fleetrank.analysis.arrays.frm import (
     FrmWeights,
     frm,
+    headroom,
     mid_p,
     null_p,
     null_units,
@@ -100,6 +101,12 @@ def test_null_depends_on_its_seed_only() -> None:
     draws = [null_rhos(latency, latency, 50, np.random.default_rng(seed)) for seed in (1, 1, 2)]
     np.testing.assert_array_equal(draws[0], draws[1])
     assert not np.array_equal(draws[0], draws[2])
+
+
+def test_headroom_and_its_limit() -> None:
+    assert headroom(0.95, 0.9) == pytest.approx(0.5)
+    assert headroom(0.8, 0.9) == pytest.approx(-1)
+    assert headroom(1.0, 1.0) is None
 
 
 def test_null_p_adds_one_and_counts_equal_draws() -> None:

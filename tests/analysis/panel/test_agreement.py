@@ -65,6 +65,8 @@ def test_ranks_are_taken_inside_the_pair_over_common_models() -> None:
         assert figure.n_models == common.sum()
         rho = stats.spearmanr(values[common, i], values[common, j]).statistic
         assert figure.rho == pytest.approx(rho, abs=1e-12)
+        tau = stats.kendalltau(values[common, i], values[common, j]).statistic
+        assert figure.tau_b == pytest.approx(tau, abs=1e-12)
 
 
 def test_interval_holds_rho_and_comes_from_nine_models_on() -> None:
@@ -108,6 +110,8 @@ def test_frm_is_tested_against_its_own_null() -> None:
     assert figure.rho > 0.6
     assert figure.nulls.null_mean > 0.6
     assert figure.nulls.p_value > 0.05
+    expected = (figure.rho - figure.nulls.null_mean) / (1 - figure.nulls.null_mean)
+    assert figure.nulls.headroom == pytest.approx(expected)
 
 
 def test_models_of_equal_products_tie_though_their_logarithms_differ() -> None:
@@ -143,6 +147,7 @@ def test_mean_inside_a_cluster_comes_first() -> None:
     found = mean_figures(latency_measure(values), pairs, clusters, seed=0)
     means = [(rho[0] + rho[1]) / 2, rho[2]]
     assert found.rho == pytest.approx(np.mean(means))
+    assert found.averaged.std_over_pairs == pytest.approx(np.std(means, ddof=1))
     assert (found.averaged.n_pairs, found.averaged.n_clusters, found.n_models) == (3, 2, 10)
 
 
@@ -347,7 +352,7 @@ def test_a_mean_of_one_pair_has_the_nulls_of_the_pair_whatever_else_is_drawn() -
             pair.nulls.residual_null_mean, abs=1e-12
         )
         assert mean.nulls.residual_p == pytest.approx(pair.nulls.residual_p)
-        assert mean.rho == pytest.approx(pair.rho)
+        assert (mean.rho, mean.averaged.std_over_pairs) == (pytest.approx(pair.rho), None)
 
 
 def test_a_mean_of_all_pairs_does_not_depend_on_who_made_the_draws() -> None:

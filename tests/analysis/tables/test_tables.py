@@ -74,11 +74,12 @@ def test_frm_by_hand_and_dropped_where_a_component_is_missing(make_grid) -> None
 
 
 def test_transfer_by_hand(make_grid) -> None:
-    # One swap of neighbours among 5: rho = 1 - 6 x 2 / (5 x 24) = 0.9.
+    # One swap of neighbours among 5: rho = 1 - 6 x 2 / (5 x 24) = 0.9, tau = 8 / 10.
     frame = make_grid({"d1": UP, "d2": [1.0, 2, 3, 5, 4]}, memory=[1] * 5, flops=[1] * 5)
     rows = rows_of("transfer", frame)
     (pair,) = [row for row in rows if row["level"] == "pair" and row["measure"] == "latency"]
     assert pair["rho"] == pytest.approx(0.9)
+    assert pair["tau_b"] == pytest.approx(0.8)
     # |rho| >= 0.9 in 2 x (1 + 4) of 120 orders.
     assert pair["p_value"] == pytest.approx(10 / 120)
     assert (pair["low"], pair["reason"]) == (None, "no interval: 5 models, at least 9 needed")

@@ -21,7 +21,7 @@ from fleetrank.device_agents.android.phone_registration import PhoneRegistrar
 from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.android.state.settings import FOLDER, settings_for_measuring
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.host.energy import MIN_STEPS
+from fleetrank.device_agents.linux.energy import MIN_STEPS
 from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Runtime, Status
 
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]

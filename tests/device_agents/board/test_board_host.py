@@ -119,20 +119,6 @@ def test_a_round_is_told_that_it_is_to_end(agent: Counting) -> None:
     assert agent.wants_finish
 
 
-def test_a_result_that_was_kept_is_not_measured_again(agent: Counting, tmp_path: Path) -> None:
-    task = plain_task(task_id="cpu:s/c/0/0", artifact_path="")
-    given = DeviceTask(spec=device_there(OPTIONS), task=task)
-    host = BoardHost(tmp_path)
-    host.accept([given], has_files=False)
-    assert host.is_idle(60.0)
-    again = BoardHost(tmp_path)
-    again.accept([given], has_files=False)
-    request = PollRequest(sweep_id="cpu:s", session="1")
-    assert [one.task_id for one in again.poll(request).measurements] == [task.task_id]
-    assert agent.asked == [task.task_id]
-    assert host.poll(replace(request, sweep_id="gpu-only:s")).measurements == ()
-
-
 @pytest.fixture
 def process(
     agent: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

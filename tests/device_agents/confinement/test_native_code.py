@@ -18,7 +18,7 @@ from fleetrank.device_agents.confinement import seccomp
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.host.scratch import worker_environment
+from fleetrank.device_agents.linux.scratch import worker_environment
 from fleetrank.foundation.codec import from_json
 from fleetrank.foundation.supervised_child import run_child
 from fleetrank.foundation.vocabulary import Runtime, Status

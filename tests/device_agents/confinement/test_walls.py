@@ -20,8 +20,8 @@ from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.host.scratch import worker_environment
-from fleetrank.device_agents.host.worker_client import WORKER, infer_in_worker, measure_in_worker
+from fleetrank.device_agents.linux.scratch import worker_environment
+from fleetrank.device_agents.linux.worker_client import WORKER, infer_in_worker, measure_in_worker
 from fleetrank.foundation.codec import from_json
 from fleetrank.foundation.supervised_child import run_child
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status

@@ -12,7 +12,7 @@ from fleetrank.device_agents.cuda.gpu_use import count_others, own_process, refu
 from fleetrank.device_agents.cuda.gpu_watch import throttle_reasons, with_gpu
 from fleetrank.device_agents.cuda.nvml_library import Driver, GpuProcess, Hardware
 from fleetrank.device_agents.errors import TransientError, UnfitConditionsError
-from fleetrank.device_agents.host.cpu_facts import read_facts
+from fleetrank.device_agents.linux.cpu_facts import read_facts
 from fleetrank.foundation.lease import runtime_folder
 from fleetrank.foundation.vocabulary import Tier
 

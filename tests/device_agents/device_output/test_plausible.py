@@ -14,7 +14,7 @@ from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.device_output import BATTERY_PERCENT, refuse_impossible
 from fleetrank.device_agents.errors import BadOutputError
-from fleetrank.device_agents.host.conditions import parse_available_memory, parse_load
+from fleetrank.device_agents.linux.conditions import parse_available_memory, parse_load
 from fleetrank.foundation.vocabulary import ErrorKind, Statistic
 
 

@@ -163,8 +163,10 @@ def test_a_new_process_offers_what_the_old_one_had_finished(tmp_path: Path) -> N
     old = Host(tmp_path)
     old.accept([order(), order(1, SLOW)], has_files=True)
     assert ids(ask(old)) == ["s/c/0/0"]
-    answer = ask(Host(tmp_path), wait_s=0.0)
-    assert (ids(answer), dict(answer.running)) == (["s/c/0/0"], {})
+    new = Host(tmp_path)
+    new.accept([order()], has_files=True)
+    answer = ask(new, wait_s=0.0)
+    assert (ids(answer), dict(answer.running)) == (["s/c/0/0"], {}), "it is not measured again"
 
 
 def test_one_sweep_is_interrupted_and_the_other_goes_on(host: Host) -> None:
@@ -185,22 +187,12 @@ def test_a_round_waits_for_the_files_of_all_its_tasks_and_other_tasks_start(
     monkeypatch.setattr(BoardHost, "_create_agent", Host._create_agent)
     host, names = kind(tmp_path), [f"{number:064}.onnx" for number in range(2)]
     (tmp_path / "files" / names[0]).touch()
-    members = ("s/c/0/0", "s/c/1/0")
-    paths = dict(zip(("s/c/2/0", *members), (names[0], *names), strict=True))
-    given = [
-        replace(
-            order(),
-            task=replace(
-                TASK,
-                task_id=task_id,
-                members=members if task_id in members else (),
-                artifact_path=path,
-            ),
-        )
-        for task_id, path in paths.items()
-    ]
+    tasks = [replace(TASK, task_id=f"s/{name}", artifact_path=names[name == "c"]) for name in "abc"]
+    members = tuple(task.task_id for task in tasks[1:])
+    tasks[1:] = [replace(task, members=members) for task in tasks[1:]]
+    given = [DeviceTask(spec=QUICK, task=task) for task in tasks]
     assert host.accept(given, has_files=False) == [names[1]]
-    assert ids(ask(host)) == ["s/c/2/0"]
+    assert ids(ask(host)) == ["s/a"]
     assert host.is_idle(0.0)
     (tmp_path / "files" / names[1]).touch()
     assert host.accept(given, has_files=False) == []

@@ -141,7 +141,7 @@ def _exported(path: Path, *, is_half: bool) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("is_half", [False, True])
 def test_each_layer_of_an_exported_network_has_its_kernel(tmp_path: Path, *, is_half: bool) -> None:
-    from fleetrank.device_agents.host.worker_client import measure_in_worker
+    from fleetrank.device_agents.linux.worker_client import measure_in_worker
 
     path = _exported(tmp_path / "net.onnx", is_half=is_half)
     found = measure_in_worker(make_task(path, Runtime.ONNX, is_profiled=True))

@@ -8,7 +8,7 @@ import pytest
 
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.device_agents.linux.worker_client import measure_in_worker
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from fleetrank.foundation.workload import Workload
 from tests.device_agents.conftest import make_task, measure_here

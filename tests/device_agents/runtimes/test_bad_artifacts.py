@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.device_agents.linux.worker_client import measure_in_worker
 from fleetrank.device_agents.runtimes.declared_inputs import with_batch
 from fleetrank.device_agents.worker.infer import infer
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status

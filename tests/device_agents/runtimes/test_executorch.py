@@ -10,7 +10,7 @@ import pytest
 from fleetrank.device_agents.contract.runtime import Products
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
-from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.device_agents.linux.worker_client import measure_in_worker
 from fleetrank.device_agents.runtimes.executorch_runner import (
     ExecutorchRunner,
     _as_agent_error,

@@ -12,7 +12,7 @@ from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.plugin_backends import plugin_of
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
-from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.device_agents.linux.worker_client import measure_in_worker
 from fleetrank.device_agents.profiling.profiler import why_not_profiled
 from fleetrank.device_agents.runtimes import onnx_plugins
 from fleetrank.device_agents.runtimes.onnx_runner import OnnxRunner

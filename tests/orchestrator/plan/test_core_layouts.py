@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.host.cores import clusters_by_kind, cpus_one_per_core
-from fleetrank.device_agents.host.cpu_facts import read_facts
+from fleetrank.device_agents.linux.cores import clusters_by_kind, cpus_one_per_core
+from fleetrank.device_agents.linux.cpu_facts import read_facts
 from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.orchestrator.plan.pinning import DeviceCores, cluster_of
 

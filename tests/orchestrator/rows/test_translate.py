@@ -29,9 +29,11 @@ from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source
 from fleetrank.models.cards.language import LanguageShape
 from fleetrank.orchestrator.identity import DevicePlace, Repeat
 from fleetrank.orchestrator.keys import canonical_json
+from fleetrank.orchestrator.row_making import RowMaker
 from fleetrank.orchestrator.rows import summarise
 from fleetrank.orchestrator.store.health import wrong_summaries
 from fleetrank.orchestrator.store.parts import to_frame
+from tests.orchestrator.conftest import ARTIFACT, CELL, FACTS, FIRST, MEASUREMENT, PLACE, SWEEP
 
 
 def test_a_row_has_exactly_the_columns_of_the_table(new_row) -> None:
@@ -98,11 +100,8 @@ def test_a_failed_export_is_a_row_without_figures(translate, first) -> None:
         attempt=replace(first, number=2), measurement=measurement, facts=None, artifact=None
     )
     assert list(row) == list(SCHEMA)
-    assert (row["status"], row["error_kind"], row["error_stage"]) == (
-        "failed",
-        "export_failed",
-        "export",
-    )
+    assert (row["status"], row["error_stage"]) == ("failed", "export")
+    assert row["error_kind"] == "export_failed"
     assert row["error_is_transient"] is False
     figures = ("samples_ns", "sample_count", "latency_p50_ns", "artifact_sha256", "macs", "tier")
     assert [row[name] for name in figures] == [None] * len(figures)
@@ -174,19 +173,16 @@ def test_what_cannot_be_stored_is_made_storable(translate) -> None:
     assert to_frame([json.loads(canonical_json(row))]).height == 1
 
 
-def test_what_is_made_once_for_many_rows_belongs_to_its_own_row_alone(translate) -> None:
-    first = translate()
-    first["model"] = first["device_model"] = "changed"
+def test_columns_that_are_made_once_belong_to_each_row_and_follow_the_last_probe() -> None:
+    maker = RowMaker(SWEEP, [CELL], {"d": PLACE}, {CELL.export: ARTIFACT})
+    first = maker.row(FIRST, MEASUREMENT, "d", FACTS)
+    first |= {"model": "changed", "device_model": "changed"}
     first["flags"].append("changed")
-    second = translate()
-    assert (second["model"], second["device_model"], second["flags"]) == (
-        "resnet18",
-        "Box 1",
-        ["drift"],
-    )
-    assert translate(artifact=None)["artifact_sha256"] is None
-    assert translate(facts=None)["device_model"] is None
-    assert translate() == second
+    found = []
+    for facts in (FACTS, replace(FACTS, device_model="Box 2"), None):
+        row = maker.row(FIRST, MEASUREMENT, "d", facts)
+        found.append((row["model"], row["device_model"], row["flags"]))
+    assert found == [("resnet18", model, ["drift"]) for model in ("Box 1", "Box 2", None)]
 
 
 def test_what_an_equal_device_took_over_stays_the_cells_and_says_who_measured(

@@ -16,9 +16,3 @@ def test_a_log_is_kept_in_a_file_and_half_a_surrogate_pair_loses_no_row(tmp_path
     assert row["raw_log"] == "raw/s-1/abc-2-0.log.gz"
     assert gzip.decompress((tmp_path / row["raw_log"]).read_bytes()).decode() == "count=5 é?\n"
     assert {**row, "raw_log": None} == {**ROW, "raw_log": None}
-
-
-def test_a_row_without_a_log_writes_nothing(tmp_path) -> None:
-    row = {**ROW, "raw_log": None}
-    assert set_aside(tmp_path, row) == row
-    assert list(tmp_path.iterdir()) == []

@@ -85,6 +85,7 @@ def test_partial_rho_of_a_pair_uses_its_common_models() -> None:
     (figure,) = pair_figures(partial_measure(values, flops), [(0, 1)], seed=0)
     common = np.isfinite(values[:, 0])
     assert figure.rho == pytest.approx(slow_partial(*values[common].T, flops[common]))
+    assert figure.tau_b is None
     assert figure.nulls.null_mean == pytest.approx(0, abs=0.05)
     mean = mean_figures(partial_measure(values, flops), [(0, 1)], ["x"], seed=0)
     assert mean.rho == pytest.approx(figure.rho)
@@ -170,7 +171,7 @@ def test_frm_correlates_perfectly_while_latency_does_not_transfer(make_grid) -> 
     assert latency["rho"] == pytest.approx(stats.spearmanr(UP, MIXED).statistic)
     assert (frm["rho"], frm["null_mean"]) == (pytest.approx(1), pytest.approx(1))
     assert frm["p_value"] == 1
-    assert frm["reason"] is None
+    assert (frm["headroom"], frm["reason"]) == (None, "no headroom: the null is 1")
     assert any(has(n, "FRM", "correlation", "high") for n in table.explanation)
     (found,) = [note for note in table.notes if note.startswith("In ")]
     assert "does not show transfer" in found

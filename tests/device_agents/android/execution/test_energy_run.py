@@ -22,7 +22,7 @@ from fleetrank.device_agents.contract.task import (
     MeasureTask,
     RepeatLimits,
 )
-from fleetrank.device_agents.host.energy import MIN_STEPS
+from fleetrank.device_agents.linux.energy import MIN_STEPS
 from fleetrank.foundation.vocabulary import EnergyMethod, Runtime, Status
 
 NS = 10**9

@@ -24,7 +24,7 @@ from hostile_pt2 import (
 )
 
 from fleetrank.device_agents.errors import BadArtifactError
-from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.device_agents.linux.worker_client import measure_in_worker
 from fleetrank.device_agents.runtimes import pt2_scan
 from fleetrank.device_agents.runtimes.pt2_archive import ALIGNMENT
 from fleetrank.device_agents.runtimes.pt2_scan import check_pickle, copy_checked

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.host.worker_client import infer_in_worker
+from fleetrank.device_agents.linux.worker_client import infer_in_worker
 from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import infer_task
 

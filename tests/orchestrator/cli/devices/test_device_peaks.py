@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fleetrank.device_agents.host.processor_peaks import Peak
+from fleetrank.device_agents.linux.processor_peaks import Peak
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.identity import DevicePlace
 from fleetrank.orchestrator.workspace.device_registry import local_cpu

@@ -148,7 +148,7 @@ def test_a_closed_output_takes_all_that_is_printed(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_correlation_that_rounds_to_zero_has_no_sign() -> None:
-    assert column_texts(pl.DataFrame({"rho": [-0.001, -0.01]}), "rho") == [
+    assert column_texts(pl.DataFrame({"headroom": [-0.001, -0.01]}), "headroom") == [
         "0.00",
         "-0.01",
     ]

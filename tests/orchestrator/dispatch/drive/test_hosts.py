@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import os
-import shutil
 import signal
 import statistics
 import time
@@ -25,10 +24,9 @@ from fleetrank.device_agents.contract.task import (
     MeasureTask,
     RepeatLimits,
 )
-from fleetrank.device_agents.hosts.files import file_parts
 from fleetrank.device_agents.hosts.host import Host
 from fleetrank.device_agents.hosts.messages import DeviceSpec
-from fleetrank.device_agents.hosts.reach import LOCAL_HOST, HostHere, HostLink, in_thread
+from fleetrank.device_agents.hosts.reach import LOCAL_HOST, HostHere, HostLink
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
 from fleetrank.orchestrator.dispatch import ray_hosts
 from fleetrank.orchestrator.dispatch.hosts import Hosts, PlacedDevice
@@ -339,15 +337,28 @@ def _actor_process() -> psutil.Process:
     raise AssertionError("no host actor")
 
 
+class Elsewhere(HostHere):
+    """A host that has other paths or another clock; `link` replaces fields of its link."""
+
+    def __init__(self, host: Host, **link: object) -> None:
+        super().__init__(host)
+        self.link = link
+
+    def hosts(self) -> Mapping[str, HostLink]:
+        return {name: replace(one, **self.link) for name, one in super().hosts().items()}
+
+    def send_files(self, host: str, files: Sequence[Path]) -> Future[None]:
+        for file in files:
+            self._host._files.path(file.name).write_bytes(file.read_bytes())
+        return super().send_files(host, files)
+
+
 @pytest.mark.parametrize("ahead_s", [3600.0, -86_400.0, 0.0])
 def test_rows_of_a_host_whose_clock_is_off_have_the_time_of_the_driver(
     tmp_path: Path, ahead_s: float
 ) -> None:
-    class Elsewhere(HostHere):
-        def hosts(self) -> Mapping[str, object]:
-            return {LOCAL_HOST: replace(super().hosts()[LOCAL_HOST], clock_ahead_s=ahead_s)}
-
-    with Hosts("s", placed(SPECS[:1]), Elsewhere(Host(tmp_path))) as hosts:
+    reach = Elsewhere(Host(tmp_path), clock_ahead_s=ahead_s)
+    with Hosts("s", placed(SPECS[:1]), reach) as hosts:
         hosts.submit("quick", task("t"))
         found = wait_for(hosts, 1)["t"]
     started, finished = map(datetime.fromisoformat, (found.started_utc, found.finished_utc))
@@ -357,27 +368,15 @@ def test_rows_of_a_host_whose_clock_is_off_have_the_time_of_the_driver(
 
 
 def test_a_round_of_which_the_host_lacks_a_file_is_sent_again_as_a_whole(tmp_path: Path) -> None:
-    class Elsewhere(HostHere):
-        def hosts(self) -> Mapping[str, HostLink]:
-            return {LOCAL_HOST: replace(super().hosts()[LOCAL_HOST], has_files=False)}
-
-        def send_files(self, host: str, files: Sequence[Path]) -> Future[None]:
-            parts = [part for path in files for part in file_parts(path, path.name, 1 << 20)]
-            sent.extend(files)
-            return in_thread(lambda: [self.call(host, "receive", part).result() for part in parts])
-
-    files, sent = [], []
-    for content in (b"1", b"2"):
-        files.append(tmp_path / f"{hashlib.sha256(content).hexdigest()}.onnx")
-        files[-1].write_bytes(content)
-    agent, members = Host(tmp_path), ("s/c/0/t1", "s/c/0/t2")
-    shutil.copy(files[0], tmp_path / "files")
-    with Hosts("s", placed(SPECS[:1]), Elsewhere(agent)) as hosts:
-        for number, file in enumerate(files, 1):
+    reach, members = Elsewhere(Host(tmp_path), has_files=False), ("s/c/0/t1", "s/c/0/t2")
+    with Hosts("s", placed(SPECS[:1]), reach) as hosts:
+        for number, folder in ((1, tmp_path / "files"), (2, tmp_path)):
+            file = folder / f"{hashlib.sha256(bytes(number)).hexdigest()}.onnx"
+            file.write_bytes(bytes(number))
             hosts.submit("quick", task(f"t{number}", artifact_path=str(file), members=members))
         found = wait_for(hosts, 2)
-    assert [found[name].status for name in ("t1", "t2")] == [Status.OK] * 2
-    assert sent == files[1:]
+    assert {one.status for one in found.values()} == {Status.OK}
+    assert (tmp_path / "files" / file.name).exists()
 
 
 def test_the_clock_of_a_host_that_joins_a_running_sweep_is_compared(

@@ -19,8 +19,8 @@ from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution, RepeatLimits
-from fleetrank.device_agents.host import worker_client
-from fleetrank.device_agents.host.worker_client import (
+from fleetrank.device_agents.linux import worker_client
+from fleetrank.device_agents.linux.worker_client import (
     WORKER,
     Worker,
     infer_in_worker,
@@ -268,7 +268,7 @@ def test_a_worker_runs_where_it_is_pinned_and_a_primer_takes_the_runtime_out_of_
 def test_a_killed_parent_leaves_no_worker(looping_onnx: Path) -> None:
     script = (
         "import sys; from fleetrank.foundation.codec import from_json; "
-        "from fleetrank.device_agents.host.worker_client import measure_in_worker; "
+        "from fleetrank.device_agents.linux.worker_client import measure_in_worker; "
         "from fleetrank.device_agents.contract.task import MeasureTask; "
         "measure_in_worker(from_json(MeasureTask, sys.argv[1]))"
     )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fleetrank.device_agents.host.worker_process import (
+from fleetrank.device_agents.linux.worker_process import (
     Memory,
     growth_bytes,
     parse_status,

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.host.processor_peaks import probe_peak
+from fleetrank.device_agents.linux.processor_peaks import probe_peak
 
 
 @pytest.mark.thorough

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.flags import MAX_BUSY_SHARE, MAX_STEAL_SHARE
-from fleetrank.device_agents.host.conditions import CpuTime, read_cpu_time, shares
+from fleetrank.device_agents.linux.conditions import CpuTime, read_cpu_time, shares
 
 _WINDOW_S = 1.0
 """A hundred ticks of each core."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.host.energy import (
+from fleetrank.device_agents.linux.energy import (
     MIN_STEPS,
     CounterSource,
     EnergyReading,

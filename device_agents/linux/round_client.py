@@ -13,7 +13,7 @@ from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import Turn
 from fleetrank.device_agents.contract.task import BlockPolicy, MeasureTask
-from fleetrank.device_agents.host.worker_client import WORKER, Worker
+from fleetrank.device_agents.linux.worker_client import WORKER, Worker
 from fleetrank.device_agents.round_rule import difference_half_width, orders
 from fleetrank.device_agents.timing import median_half_width
 from fleetrank.foundation.units import NS_PER_S

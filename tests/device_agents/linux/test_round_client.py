@@ -11,9 +11,9 @@ import pytest
 
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import BlockPolicy, MeasureTask
-from fleetrank.device_agents.host import worker_client
-from fleetrank.device_agents.host.round_client import measure_round
-from fleetrank.device_agents.host.worker_client import WORKER
+from fleetrank.device_agents.linux import worker_client
+from fleetrank.device_agents.linux.round_client import measure_round
+from fleetrank.device_agents.linux.worker_client import WORKER
 from fleetrank.foundation.supervised_child import End
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import QUICK, make_task

@@ -15,8 +15,8 @@ from daily import daily
 from fleetrank.device_agents.contract.task import BlockPolicy
 from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.device_agents.errors import NotFitError
-from fleetrank.device_agents.host.conditions import CpuTime
-from fleetrank.device_agents.host.quiet import require_quiet
+from fleetrank.device_agents.linux.conditions import CpuTime
+from fleetrank.device_agents.linux.quiet import require_quiet
 from fleetrank.foundation.vocabulary import ErrorKind
 from tests.device_agents.conftest import plain_task
 

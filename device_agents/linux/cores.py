@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fleetrank.device_agents.contract.agent import Cluster
 from fleetrank.device_agents.device_output import lines_of
-from fleetrank.device_agents.host.worker_process import number_of, text_of
+from fleetrank.device_agents.linux.worker_process import number_of, text_of
 from fleetrank.foundation.cpus import Kinds, parse_cpu_list
 
 _NUMBER = re.compile(r"\d{1,4}", re.ASCII)

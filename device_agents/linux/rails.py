@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from fleetrank.device_agents.host.conditions import ROOT
-from fleetrank.device_agents.host.energy import PolledSource
-from fleetrank.device_agents.host.worker_process import number_of, text_of
+from fleetrank.device_agents.linux.conditions import ROOT
+from fleetrank.device_agents.linux.energy import PolledSource
+from fleetrank.device_agents.linux.worker_process import number_of, text_of
 from fleetrank.device_agents.timing import Clock
 from fleetrank.foundation.vocabulary import EnergyMethod
 

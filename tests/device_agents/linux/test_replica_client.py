@@ -13,11 +13,11 @@ from daily import daily
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, ReplicaPolicy
 from fleetrank.device_agents.cpu import CpuAgent
-from fleetrank.device_agents.host import replica_client
-from fleetrank.device_agents.host.energy import CounterSource
-from fleetrank.device_agents.host.replica_client import (
+from fleetrank.device_agents.linux import replica_client
+from fleetrank.device_agents.linux.energy import CounterSource
+from fleetrank.device_agents.linux.replica_client import (
     core_use,
-    measure_replicas,
+    measure_in_workers,
     own_flags,
     why_not_replicated,
 )
@@ -36,16 +36,9 @@ def policy_of(count: int, **changes: object) -> ReplicaPolicy:
     return ReplicaPolicy(**{"count": count, "run_s": RUN_S, **changes})  # type: ignore[arg-type]
 
 
-def set_task(
-    path: Path, count: int, policy: ReplicaPolicy | None = None, **changes: object
-) -> MeasureTask:
+def set_task(path: Path, policy: ReplicaPolicy, **changes: object) -> MeasureTask:
     task = make_task(path, Runtime.ONNX, is_trusted=True, **changes)
-    return replace(task, execution=replace(task.execution, replicas=policy or policy_of(count)))
-
-
-def measured(task: MeasureTask, **changes: object) -> Measurement:
-    assert task.execution.replicas is not None
-    return measure_replicas(task, task.execution.replicas, **changes)  # type: ignore[arg-type]
+    return replace(task, execution=replace(task.execution, replicas=policy))
 
 
 @pytest.mark.slow
@@ -54,8 +47,8 @@ def test_each_process_has_its_cores_and_none_starts_before_all_are_warm(
 ) -> None:
     cpus = ((USABLE[0],), (USABLE[-1],))
     execution = Execution(runtime=Runtime.ONNX, backend="cpu", affinity=cpus[0])
-    task = set_task(onnx_file, 2, policy_of(2, cpus=cpus), execution=execution)
-    seen = measured(task, command=waiting_worker(tmp_path))
+    task = set_task(onnx_file, policy_of(2, cpus=cpus), execution=execution)
+    seen = measure_in_workers(task, command=waiting_worker(tmp_path))
     assert tuple(run.cpus for run in seen.replicas.runs) == cpus
     if len(USABLE) > 1:
         assert seen.replicas.core_use in (CoreUse.OWN, CoreUse.SIBLINGS)
@@ -127,8 +120,8 @@ def first_of(folder: Path, then: str) -> tuple[str, ...]:
 def test_one_that_fails_ends_the_set_and_the_others_are_kept(
     onnx_file: Path, tmp_path: Path, then: str, timeout_s: float, kind: ErrorKind
 ) -> None:
-    task = set_task(onnx_file, 2, timeout_s=timeout_s)
-    seen = measured(task, command=first_of(tmp_path, then))
+    task = set_task(onnx_file, policy_of(2), timeout_s=timeout_s)
+    seen = measure_in_workers(task, command=first_of(tmp_path, then))
     assert seen.status is Status.FAILED
     assert seen.failure.kind is kind
     assert "of 2:" in seen.failure.message
@@ -144,7 +137,7 @@ def test_one_that_fails_ends_the_set_and_the_others_are_kept(
 def test_a_file_that_cannot_be_loaded_is_loaded_once(tmp_path: Path) -> None:
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
-    seen = measured(set_task(broken, 3))
+    seen = measure_in_workers(set_task(broken, policy_of(3)))
     assert seen.failure.kind is ErrorKind.BAD_ARTIFACT
     assert [run.replica for run in seen.replicas.runs] == [1]
 
@@ -154,7 +147,7 @@ def test_copies_without_room_are_refused_after_the_first(
     onnx_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica_client, "anonymous_bytes", lambda _pid: 2**40)
-    seen = CpuAgent({}).measure(set_task(onnx_file, 2))
+    seen = CpuAgent({}).measure(set_task(onnx_file, policy_of(2)))
     assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY
     assert not seen.failure.is_transient
     assert "processes at most" in seen.failure.remedy
@@ -171,8 +164,8 @@ def test_a_stop_ends_all_processes(onnx_file: Path) -> None:
         asked += 1
         return asked > 30
 
-    task = set_task(onnx_file, 2, policy_of(2, run_s=60.0))
-    seen = measured(task, stop_requested=stop_soon)
+    task = set_task(onnx_file, policy_of(2, run_s=60.0))
+    seen = measure_in_workers(task, stop_requested=stop_soon)
     assert seen.failure.kind is ErrorKind.INTERRUPTED
 
 
@@ -198,8 +191,8 @@ def test_energy_is_that_of_the_looks_inside_the_common_run(monkeypatch) -> None:
 def test_energy_of_the_device_is_counted_once(onnx_file: Path) -> None:
     """A counter of exactly 2 W must give 2 W, however many processes run."""
     source = CounterSource(EnergyMethod.RAPL_COUNTER, lambda: 2.0 * time.perf_counter_ns() / 1e6)
-    task = set_task(onnx_file, 2, policy_of(2, run_s=3.0))
-    energy = measured(task, source=source).replicas.energy
+    task = set_task(onnx_file, policy_of(2, run_s=3.0))
+    energy = measure_in_workers(task, source=lambda: source).replicas.energy
     assert energy.mj / energy.window_ns * 1e6 == pytest.approx(2.0, rel=0.05)
     assert energy.window_ns <= 3.0e9
 

@@ -29,9 +29,9 @@ from fleetrank.device_agents.contract.protocol import (
 )
 from fleetrank.device_agents.contract.reply import read_reply, read_turn_report
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.host.conditions import read_oom_kills
-from fleetrank.device_agents.host.control_groups import default_limit_bytes
-from fleetrank.device_agents.host.scratch import worker_environment
+from fleetrank.device_agents.linux.conditions import read_oom_kills
+from fleetrank.device_agents.linux.control_groups import default_limit_bytes
+from fleetrank.device_agents.linux.scratch import worker_environment
 from fleetrank.foundation.codec import CodecError, from_json, parse_json
 from fleetrank.foundation.errors import says_out_of_memory
 from fleetrank.foundation.supervised_child import (

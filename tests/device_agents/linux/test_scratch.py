@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.host.scratch import SCRATCH, worker_environment
-from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.device_agents.host.worker_process import shed_inheritance
+from fleetrank.device_agents.linux.scratch import SCRATCH, worker_environment
+from fleetrank.device_agents.linux.worker_client import measure_in_worker
+from fleetrank.device_agents.linux.worker_process import shed_inheritance
 from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import MakeTask
 

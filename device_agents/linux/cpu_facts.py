@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
-from fleetrank.device_agents.host.conditions import ROOT, read_clock_max_mhz, read_governor
-from fleetrank.device_agents.host.control_groups import cpu_quota_cores
-from fleetrank.device_agents.host.cores import kinds_of_cores, read_siblings
-from fleetrank.device_agents.host.worker_process import text_of
+from fleetrank.device_agents.linux.conditions import ROOT, read_clock_max_mhz, read_governor
+from fleetrank.device_agents.linux.control_groups import cpu_quota_cores
+from fleetrank.device_agents.linux.cores import kinds_of_cores, read_siblings
+from fleetrank.device_agents.linux.worker_process import text_of
 from fleetrank.foundation.cpus import cores_fact
 from fleetrank.foundation.vocabulary import Origin, Tier
 

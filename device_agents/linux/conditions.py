@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.device_output import LOAD, MEMORY_BYTES, degrees_c
-from fleetrank.device_agents.host.cores import cpus_one_per_core
-from fleetrank.device_agents.host.worker_process import number_of, text_of
+from fleetrank.device_agents.linux.cores import cpus_one_per_core
+from fleetrank.device_agents.linux.worker_process import number_of, text_of
 
 ROOT = Path("/")
 _MEMINFO = re.compile(r"^MemAvailable:[ \t]*(\d{1,18}) kB$", re.MULTILINE | re.ASCII)

@@ -8,14 +8,14 @@ import pytest
 from control_group import cpu_quota
 
 from fleetrank.device_agents.cpu import CpuAgent
-from fleetrank.device_agents.host import control_groups
-from fleetrank.device_agents.host.control_groups import (
+from fleetrank.device_agents.linux import control_groups
+from fleetrank.device_agents.linux.control_groups import (
     LIMIT_SHARE,
     cpu_quota_cores,
     default_limit_bytes,
     times_throttled,
 )
-from fleetrank.device_agents.host.cpu_facts import read_facts
+from fleetrank.device_agents.linux.cpu_facts import read_facts
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime
 from tests.device_agents.conftest import infer_task, make_task
 

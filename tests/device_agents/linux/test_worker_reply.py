@@ -11,7 +11,7 @@ from fleetrank.device_agents.contract.measurement import (
     with_possible_times,
 )
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.host.worker_client import measure_in_worker, read_measurement
+from fleetrank.device_agents.linux.worker_client import measure_in_worker, read_measurement
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.supervised_child import ChildEnd, End
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Origin, Runtime, Status

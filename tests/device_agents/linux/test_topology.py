@@ -7,8 +7,8 @@ import pytest
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.cpu import CpuAgent
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.host.cores import cpus_one_per_core, order_by_core
-from fleetrank.device_agents.host.cpu_facts import parse_cpu_model, parse_is_virtual, read_facts
+from fleetrank.device_agents.linux.cores import cpus_one_per_core, order_by_core
+from fleetrank.device_agents.linux.cpu_facts import parse_cpu_model, parse_is_virtual, read_facts
 from fleetrank.foundation.cpus import parse_cpu_list
 from fleetrank.foundation.vocabulary import Mode, Runtime
 from tests.device_agents.conftest import plain_task
@@ -44,9 +44,8 @@ def test_cpus_are_ascending_where_the_system_tells_nothing(tmp_path: Path) -> No
 
 def test_a_task_without_an_affinity_is_left_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[MeasureTask] = []
-    monkeypatch.setattr(
-        "fleetrank.device_agents.cpu.measure_in_worker", lambda t, _stop, **_: asked.append(t)
-    )
+    run = "fleetrank.device_agents.cpu.measure_in_workers"
+    monkeypatch.setattr(run, lambda task, _stop, **_: asked.append(task))
     task = plain_task(execution=ONNX)
     CpuAgent({}).measure(task)
     assert [one.execution for one in asked] == [ONNX]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.host.energy import count_energy
-from fleetrank.device_agents.host.rails import RAIL_LOOK_NS, open_rails, seldom
+from fleetrank.device_agents.linux.energy import count_energy
+from fleetrank.device_agents.linux.rails import RAIL_LOOK_NS, open_rails, seldom
 from fleetrank.foundation.vocabulary import EnergyMethod
 
 ORIN = {

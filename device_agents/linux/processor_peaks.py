@@ -50,7 +50,7 @@ def probe_peak(cpus: Sequence[int]) -> Peak:
         sys.executable,
         "-P",
         "-m",
-        "fleetrank.device_agents.host.processor_peaks",
+        "fleetrank.device_agents.linux.processor_peaks",
         str(threads),
     )
     mask = os.sched_getaffinity(0)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from fleetrank.device_agents.contract.measurement import Energy
-from fleetrank.device_agents.host.worker_process import number_of, text_of
+from fleetrank.device_agents.linux.worker_process import number_of, text_of
 from fleetrank.device_agents.timing import Clock, Step
 from fleetrank.foundation.units import NS_PER_S
 from fleetrank.foundation.vocabulary import EnergyMethod

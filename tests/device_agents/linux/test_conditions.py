@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.contract.measurement import Conditions
-from fleetrank.device_agents.host.conditions import (
+from fleetrank.device_agents.linux.conditions import (
     CpuTime,
     parse_oom_kills,
     parse_stat,

@@ -6,7 +6,7 @@ measured is kept.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,11 +18,11 @@ from fleetrank.device_agents.contract.protocol import Turn
 from fleetrank.device_agents.contract.replica_set import ReplicaRun, ReplicaSet, SetEnergy
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, ReplicaPolicy
 from fleetrank.device_agents.flags import MAX_BUSY_SHARE, MAX_STEAL_SHARE
-from fleetrank.device_agents.host.conditions import read_conditions
-from fleetrank.device_agents.host.cores import read_siblings
-from fleetrank.device_agents.host.energy import CounterLooks, EnergySource
-from fleetrank.device_agents.host.worker_client import WORKER, Worker
-from fleetrank.device_agents.host.worker_process import anonymous_bytes
+from fleetrank.device_agents.linux.conditions import read_conditions
+from fleetrank.device_agents.linux.cores import read_siblings
+from fleetrank.device_agents.linux.energy import CounterLooks, EnergySource
+from fleetrank.device_agents.linux.worker_client import WORKER, Worker, measure_in_worker
+from fleetrank.device_agents.linux.worker_process import anonymous_bytes
 from fleetrank.foundation.core_use import CoreUse
 from fleetrank.foundation.supervised_child import POLL_S
 from fleetrank.foundation.units import BYTES_PER_MIB, NS_PER_S
@@ -70,28 +70,30 @@ def _overlap(parts: Sequence[Iterable[int]]) -> bool:
 _OF_THE_FIRST = ("memory_metric", "conditions_before", "conditions_after", "worker")
 
 
-def measure_replicas(
+def measure_in_workers(
     task: MeasureTask,
-    policy: ReplicaPolicy,
     stop_requested: StopRequested = never_stop,
     *,
     command: Sequence[str] = WORKER,
-    source: EnergySource | None = None,
+    source: Callable[[], EnergySource | None] = lambda: None,
 ) -> Measurement:
-    """Measures one set; never raises for a failure of a worker.
+    """Measures one repeat, or the set of its `replicas`; never raises for a failure of a worker.
 
     Args:
         task: its time limit is that of each process.
-        policy: the processes of the set.
         stop_requested: ends all processes; the set becomes `interrupted`.
         command: starts a worker.
-        source: the energy counter of the device; `None` counts none.
+        source: opens the energy counter of the device, for a set; `None` counts none.
 
     Returns:
-        A measurement with `replicas`, and without other samples. The host's conditions are
-        those that the first measured process saw.
+        Of a set a measurement with `replicas`, and without other samples. The host's conditions
+        are those that the first measured process saw.
     """
-    started, meter = utc_now(), _Meter(source, policy.run_s)
+    policy = task.execution.replicas
+    if policy is None:
+        return measure_in_worker(task, stop_requested, command=command)
+    meter = _Meter(source() if task.policy.energy_s > 0 else None, policy.run_s)
+    started = utc_now()
     workers = [Worker(one, stop_requested) for one in _tasks(task, policy)]
     with ExitStack() as stack:
         failure = _warm_up(workers, stack, command)

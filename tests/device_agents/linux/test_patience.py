@@ -10,7 +10,7 @@ from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.errors import AwayError, NotFitError, StoppedError
-from fleetrank.device_agents.host.patience import Clock, measure_when_fit
+from fleetrank.device_agents.linux.patience import Clock, measure_when_fit
 from fleetrank.device_agents.simulated import SimulatedAgent
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status
 from tests.device_agents.conftest import plain_task

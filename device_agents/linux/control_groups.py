@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from fleetrank.device_agents.host.worker_process import text_of, usable_cpus
+from fleetrank.device_agents.linux.worker_process import text_of, usable_cpus
 
 _ROOT = Path("/")
 LIMIT_SHARE = 0.8
