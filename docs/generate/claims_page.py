@@ -29,8 +29,8 @@ That 99.5 % of runs are saved is arithmetic, as one of N platforms is measured; 
 of the frontier that is bought with it.
 
 Figures, numbers of models and pairs, and nulls that are no random draws were computed a second time
-from the raw files of timm, of twelve models of AI Hub and of the demo, with exact fractions and
-without fleetrank: they are equal to 1e-9. A test repeats it for the demo.
+from the raw files of timm, of twelve models of AI Hub, of both together, and of the demo, with
+exact fractions and without fleetrank: they are equal to 1e-9. A test repeats it for the demo.
 
 `--columns claim,found,reason` says where each figure was looked for, and why it is missing."""
 _SETS: Mapping[str, tuple[str, str]] = {
