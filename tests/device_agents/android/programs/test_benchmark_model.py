@@ -422,6 +422,7 @@ def test_a_flag_the_build_does_not_know_is_refused_though_it_ends_well() -> None
     [
         (text_of("full_delegation_refused"), 1, UnsupportedError, ""),
         (text_of("bad_model"), 1, BadArtifactError, ""),
+        ("ERROR: Failed to load model /m.tflite", 1, BadArtifactError, ""),
         ("ERROR: Didn't find op for builtin opcode 'ADD' version '5'", 1, UnsupportedError, ""),
         ("terminate called after throwing std::bad_alloc", 134, OutOfMemoryError, ""),
         ("ERROR: Benchmarking failed.", 1, CrashedError, ""),
