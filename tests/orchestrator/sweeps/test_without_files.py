@@ -61,13 +61,6 @@ def test_workloads_of_a_decoder_differ_as_their_work_does(measured) -> None:
     assert of["prefill@128"]["ttft_samples_ns"] is None
 
 
-def test_a_file_that_another_device_opens_is_built(folder) -> None:
-    spec = SPEC.replace("[sim-a]", "[sim-a, local-cpu]")
-    (folder.root / "sweeps" / "t.yaml").write_text(spec)
-    plan = folder.call("sweep", "plan", "t")
-    assert has(plan.stdout, "0 ready", "2 to build"), plan.stderr
-
-
 def test_one_model_can_be_run_in_two_workloads_and_its_tables_keep_them_apart(folder) -> None:
     done = folder.call(
         "run", "stories260k", "--devices", "sim-a", "--workload", "decode@64", "--workload",
@@ -87,11 +80,3 @@ def test_one_model_can_be_run_in_two_workloads_and_its_tables_keep_them_apart(fo
     (shown,) = json.loads(table.stdout)["rows"]
     assert shown["weights_mib"] > 0
     assert shown["decode_tokens_per_s"] == pytest.approx(cells["decode@64"]["tokens_per_s"])
-
-
-def test_a_workload_of_a_model_that_takes_no_tokens_is_refused(folder) -> None:
-    done = folder.call(
-        "run", "resnet18", "--devices", "sim-a", "--workload", "decode@64", "--inline"
-    )
-    assert done.returncode == 2
-    assert "takes no tokens" in done.stderr
