@@ -1,6 +1,6 @@
 """The cells of a table, and the facts that must be equal before two are compared."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -14,6 +14,8 @@ from fleetrank.analysis.stored.chosen_workload import (
     chosen_workload,
     known_workload,
     other_workloads_note,
+    usual_workload,
+    workloads_of,
 )
 from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
 from fleetrank.analysis.stored.latency_statistic import STATISTIC
@@ -232,18 +234,6 @@ def select_stored(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
     return chosen.filter(known_workload() == chosen_workload(chosen, selection.workload))
 
 
-def with_workload(frame: pl.LazyFrame, selection: Selection) -> Selection:
-    """The selection, with the workload that it means in these rows.
-
-    Raises:
-        AnalysisError: it names none, and the rows have several.
-    """
-    wanted = selection.workload
-    if wanted is not None:
-        return selection
-    return replace(selection, workload=chosen_workload(of_every_workload(frame, selection), wanted))
-
-
 def of_every_workload(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
     """All selected attempts, whatever workload they are of."""
     chosen = frame.filter(pl.col("origin").is_in(list(selection.origins)))
@@ -268,15 +258,27 @@ _OF_ANY = (
 )
 
 
-def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
+def select_cells(
+    frame: pl.LazyFrame, selection: Selection, known: Sequence[str] | None = None
+) -> Scope:
     """Values of the selected cells, and the notes of every table; see `session.Session.cells`.
+
+    Args:
+        frame: every stored attempt.
+        selection: the cells to use.
+        known: the workloads of the selected rows, if the caller has read them.
 
     Raises:
         NoDataError: the selection has no measurements, or every attempt failed.
         AnalysisError: the selection names no workload, and its rows have several.
     """
-    is_chosen = selection.workload is not None
-    selection = with_workload(frame, selection)
+    others: tuple[str, ...] = ()
+    if selection.workload is None:
+        if known is None:
+            known = workloads_of(of_every_workload(frame, selection))
+        usual = usual_workload(known)
+        others = other_workloads_note(known, usual)
+        selection = replace(selection, workload=usual)
     attempts = select_attempts(frame, selection)
     cells = cell_values(attempts)
     excluded = exclusion_notes(select_stored(frame, selection))
@@ -288,10 +290,6 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
             + (" and `fleetrank results exclude`" if excluded else ""),
         )
     failed = notes_on_failures(attempts, cells)
-    others: tuple[str, ...] = ()
-    if not is_chosen:
-        rows = of_every_workload(frame, selection)
-        others = other_workloads_note(rows, str(selection.workload))
     limited: tuple[str, ...] = ()
     if selection.allow_unlike_border:
         others += border_note(cells)
