@@ -120,6 +120,14 @@ def save_huge(path: Path) -> Path:
     return save_graph(path, "Expand", ["x", "shape"], ends, [shape])
 
 
+def save_foreign(path: Path) -> Path:
+    """A network with an operator that nobody has."""
+    from onnx import TensorProto, helper
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    return save_graph(path, "Teleport", ["x"], ends, [], domain="nowhere")
+
+
 def save_graph(
     path: Path, operator: str, read: list[str], ends: list, values: list, **attributes: object
 ) -> Path:
@@ -128,6 +136,6 @@ def save_graph(
 
     node = onnx.helper.make_node(operator, read, ["y"], **attributes)
     graph = onnx.helper.make_graph([node], "g", ends[:1], ends[1:], values)
-    opsets = [onnx.helper.make_opsetid("", 17)]
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("nowhere", 1)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
     return path

@@ -150,7 +150,11 @@ def test_news_that_are_none_are_refused(
 def test_a_round_has_the_times_of_this_host_and_a_forged_answer_in_it_fails_alone(
     onnx_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The board's clock is years slow; all it says of who measured is its own name for it."""
+    """The board's clock is years slow; all it says of who measured is its own name for it.
+
+    The line is cut once, which ends nothing.
+    """
+    monkeypatch.setattr(board_agent, "_PAUSE_S", 0.01)
     tasks = [
         make_task(onnx_file, Runtime.ONNX, task_id=f"s/{name}", is_trusted=True) for name in "ab"
     ]
@@ -166,6 +170,8 @@ def test_a_round_has_the_times_of_this_host_and_a_forged_answer_in_it_fails_alon
 
     def poll(_link: BoardLink) -> object:
         acknowledged.append("poll")
+        if len(acknowledged) == 1:
+            raise NoConnectionError("the connection ended", "check the cable")
         return no_news(measurements=[to_plain(good), to_plain(forged)])
 
     link_that_says(monkeypatch, {"accept": [], "poll": poll})
@@ -176,7 +182,7 @@ def test_a_round_has_the_times_of_this_host_and_a_forged_answer_in_it_fails_alon
     assert begun <= str(one.started_utc) <= str(one.finished_utc) <= utc_now()
     assert other.failure is not None
     assert (other.task_id, other.failure.kind) == ("s/b", ErrorKind.BAD_OUTPUT)
-    assert len(acknowledged) == 2, "asked for, and acknowledged"
+    assert len(acknowledged) == 3, "cut, asked for, and acknowledged"
 
 
 def test_a_stop_is_said_to_the_board(onnx_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import psutil
 import pytest
+from tiny_onnx import save_foreign
 
 from fleetrank.analysis.stored.replica_runs import REPLICA_RUNS
 from fleetrank.analysis.stored.side_tables import read_side
@@ -79,20 +80,32 @@ def test_what_has_no_sets_is_refused_before_anything_is_measured(
 
 
 @pytest.mark.thorough
-def test_a_stop_leaves_the_other_sets_to_a_resume(folder) -> None:
+def test_a_stop_leaves_the_other_sets_to_a_resume_and_a_set_that_fails_has_its_reason(
+    folder, tmp_path: Path
+) -> None:
     def stop(event: object) -> None:
         if isinstance(event, Notice) and "[set 1/4]" in event.message:
             os.kill(os.getpid(), signal.SIGINT)
 
+    folder.add_model("foreign", save_foreign(tmp_path / "foreign.onnx"))
+    spec = folder.write_spec(["foreign", "m0"], ["local-cpu"], repeats=1)
+    spec.write_text(spec.read_text() + SETS)
     options = RunOptions(is_inline=True, subscribers=[stop])
-    outcome = run_sweep(Workspace.at(folder.root), _spec(folder, ["local-cpu"]), options)
+    outcome = run_sweep(Workspace.at(folder.root), spec, options)
     assert outcome.is_interrupted
-    assert (outcome.n_ok, outcome.n_missing) == (2, 0), "every latency is measured"
+    assert (outcome.n_ok, outcome.n_failed, outcome.n_missing) == (1, 1, 1), "every latency"
+    assert 1 <= _runs(folder)["set_id"].n_unique() < 4
+    events: list[object] = []
+    outcome = resume_sweep(Workspace.at(folder.root), None, _options(events))
+    assert outcome.n_sets_failed == 2
+    levels = [one.level for one in events if isinstance(one, Notice) and "[set " in one.message]
+    assert sorted(levels) == ["info", "info", "warning"]
+    failed = _runs(folder).filter(pl.col("model") == "foreign")
+    assert set(failed["status"]) == {"failed"}
+    assert failed["error_message"].null_count() == 0
     ok = _runs(folder).filter(pl.col("status") == "ok")
-    assert 1 <= ok["set_id"].n_unique() < 4
-    resume_sweep(Workspace.at(folder.root), None, _options([]))
-    ok = _runs(folder).filter(pl.col("status") == "ok")
-    assert ok.select("n_replicas", "repeat").n_unique() == 4
+    assert set(ok["model"]) == {"m0"}
+    assert set(ok["n_replicas"]) == {1, 2}
 
 
 def test_the_plan_says_how_many_sets_and_which_do_not_fit(folder) -> None:
