@@ -23,6 +23,7 @@ from fleetrank.analysis.statistics.claims.claim_file import (
     parse_claims,
     study_claims,
 )
+from fleetrank.analysis.stored.cell_notes import is_banner
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table, explained, frame_of
 from fleetrank.analysis.tables.tables import TableRequest, session_table
@@ -77,12 +78,13 @@ def claims_table(session: Session) -> Table:
         f"{number[ClaimVerdict.FAILS]} do not hold, and {number[ClaimVerdict.OPEN]} cannot be told "
         "from these rows."
     )
+    notes = (counts, *session.panel.notes, *claims.notes)
     has_models = pl.col("n_models") > 0
     frame = frame_of(CheckedClaim, rows).with_columns(pl.when(has_models).then("n_models"))
     return Table(
         title=claims.title,
         frame=frame.rename(_SHOWN).select(_COLUMNS),
-        notes=(counts, *session.panel.notes, *claims.notes),
+        notes=tuple(sorted(notes, key=lambda note: not is_banner(note))),
         explanation=explained(TABLE),
     )
 

@@ -160,7 +160,7 @@ def _values(session: Session) -> pl.DataFrame:
     """The median of each cell in each sweep, without the rounds' effects, by platform and time."""
     chosen = [session.of_workload(name) for name in session.chosen_workloads]
     is_ordinary = ~IS_SUSTAINED.fill_null(value=False) & (pl.col("latency_p50_ns") > 0)
-    facts = [pl.col(name).drop_nulls().last() for name in (*_FACTS, "origin")]
+    facts = [pl.col(name).drop_nulls().last() for name in (*_FACTS, "origin", "device")]
     parts = [
         one.rounds.of_attempts(last_attempts(one.attempts.filter(is_ordinary)), "level_ns")
         .with_columns(known_workload().alias("workload"))

@@ -69,8 +69,8 @@ def _tables(images: pl.LazyFrame, text: pl.LazyFrame, chosen: Selection) -> Shar
     return SharedTables(images, text, chosen, workload="decode@512")
 
 
-FEW = [one for one in USUAL if one.words in {"transfer", "latency", "frontier --part regret"}]
-"""Those whose rows give the most notes, one of cells, and one of choices."""
+FEW = [one for one in USUAL if one.words in {"transfer", "latency", "history"}]
+"""Those whose rows give the most notes, one of cells, and one with rows of its own."""
 
 
 @pytest.mark.parametrize("requests", daily([FEW, USUAL], FEW), ids=["few", "usual"])
