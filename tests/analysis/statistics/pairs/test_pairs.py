@@ -406,6 +406,20 @@ def test_the_fastest_of_several_is_named_on_every_platform(make_grid) -> None:
     assert make_table("pairs/fastest", frame, Selection()).frame.height == 4
 
 
+def test_the_open_platform_with_most_users_comes_next(make_attempts) -> None:
+    frame = fleet(make_attempts, missing={("p0", 0), ("p1", 0)}, spread=0.1)
+    shares = {"p0": 10, "p1": 60, "p2": 30}
+    answer = faster(session_of(frame, source="here"), "m0", "m1", users=shares)
+    step = answer.next_step
+    assert step.row.platform_key.startswith("p1/")
+    assert step.share == pytest.approx(0.6)
+    assert has(pair_sentences(answer), "Still open: p1", "60 % of the users", "not a device")
+    session = session_of(frame, source="here")
+    owned = faster(session, "m0", "m1", users=shares, devices=["p0"])
+    assert owned.next_step.row.platform_key.startswith("p0/"), "a registered one comes first"
+    assert has(pair_sentences(owned), "Next", "p0")
+
+
 def test_pairs_that_are_reversed_come_first_and_alone(make_grid) -> None:
     frame = make_grid({"here": [1e6, 2e6, 4e6], "p1": [2e6, 1e6, 4e6], "p2": [3e6, 1e6, 2e6]})
     found, _ = pair_counts(session_of(frame, source="here"))
