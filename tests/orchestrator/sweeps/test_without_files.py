@@ -16,7 +16,10 @@ measure: {min_warmup_s: 0.0, min_runs: 20, max_time_s: 0.5}
 
 
 def test_no_file_is_built_where_the_cards_state_the_cost(folder) -> None:
-    (folder.root / "sweeps" / "t.yaml").write_text(SPEC)
+    spec = folder.root / "sweeps" / "t.yaml"
+    spec.write_text(SPEC.replace("[sim-a]", "[sim-a, local-cpu]"))
+    assert has(folder.call("sweep", "plan", "t").stdout, "0 ready", "2 to build"), "a CPU opens it"
+    spec.write_text(SPEC)
     plan = folder.call("sweep", "plan", "t")
     assert plan.returncode == 0, plan.stderr
     assert has(plan.stdout, "not needed", "0 ready", "0 to build")
