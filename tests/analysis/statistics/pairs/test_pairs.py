@@ -19,7 +19,7 @@ from fleetrank.analysis.statistics.pairs.pair_answer import gap_sentences, holds
 from fleetrank.analysis.statistics.pairs.pair_counts import pair_counts
 from fleetrank.analysis.statistics.pairs.pair_next import measuring_command, repeats_to_settle
 from fleetrank.analysis.statistics.pairs.pair_orders import Order, PairOrder
-from fleetrank.analysis.statistics.pairs.pairs import faster
+from fleetrank.analysis.statistics.pairs.pairs import faster, pair_table
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -404,6 +404,18 @@ def test_the_fastest_of_several_is_named_on_every_platform(make_grid) -> None:
     assert "m1" not in of_users, "no user has p1"
     assert of_users.count("50 %") == 2, "p2 is undecided, and p3 lacks m2"
     assert make_table("pairs/fastest", frame, Selection()).frame.height == 4
+
+
+def test_the_gap_that_is_kept_is_larger_where_devices_disagree(make_attempts) -> None:
+    quiet, loud = (
+        faster(session_of(fleet(make_attempts, spread=spread), source="here"), "m0", "m1")
+        for spread in (0.02, 0.4)
+    )
+    assert quiet.gap_kept > loud.gap_kept
+    assert quiet.gap_needed is not None
+    assert has(gap_sentences(quiet), f"From a factor of {quiet.gap_needed:.2f} on")
+    assert pair_table(quiet).explanation[-1] == gap_sentences(quiet)[0]
+    assert loud.gap_needed is None or loud.gap_needed > quiet.gap_needed
 
 
 def test_the_open_platform_with_most_users_comes_next(make_attempts) -> None:
