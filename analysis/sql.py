@@ -86,10 +86,6 @@ def query_frames(
     check_text(sql)
     is_over, has_ended = threading.Event(), threading.Event()
     with duckdb.connect(":memory:", config=dict(_SETTINGS)) as connection:
-        try:  # before any row is read
-            statement = _only_select(connection, sql)
-        except duckdb.Error as error:
-            raise _explained(error, results) from error
         register_views(connection, results)
         lock_down(connection)
 
@@ -104,7 +100,7 @@ def query_frames(
 
         threading.Thread(target=interrupt, name="query-limit", daemon=True).start()
         try:
-            yield from _frames(connection.sql(statement.query), max_rows)
+            yield from _frames(connection.sql(_only_select(connection, sql).query), max_rows)
         except (duckdb.Error, pl.exceptions.PolarsError, OSError) as error:
             if is_over.is_set():
                 raise too_late(timeout_s) from error
