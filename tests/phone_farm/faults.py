@@ -59,6 +59,8 @@ class Fault(StrEnum):
     goes on."""
     WARM = "warm"
     """Battery at 39 degrees; thermal status none."""
+    WARMS_UP = "warms_up"
+    """After each run the phone is warm for `duration_s`; lasts until it is cleared."""
     BATTERY_SAVER = "battery_saver"
     """Battery saver is on."""
     DOZES = "dozes"

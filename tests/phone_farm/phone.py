@@ -103,6 +103,9 @@ class VirtualPhone:
 
     def inject(self, fault: Fault, duration_s: float | None = None) -> None:
         """Starts a fault; `Fault` explains `duration_s` for each."""
+        if fault is Fault.WARMS_UP:
+            self._faults[fault] = duration_s
+            return
         if fault is Fault.REBOOT:
             self.begin_reboot(duration_s if duration_s is not None else 0.0)
             return
@@ -140,8 +143,10 @@ class VirtualPhone:
         self.tell_time()
 
     def run_ends(self) -> None:
-        """It has ended."""
+        """It has ended, and may have warmed the phone."""
         self._is_running = False
+        if Fault.WARMS_UP in self._faults:
+            self.inject(Fault.WARM, self._faults[Fault.WARMS_UP])
         self._tell_conditions()
         self.tell_time()
 
