@@ -12,11 +12,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.panel import Panel, comparable_scope, panel_of
 from fleetrank.analysis.panel.repeats import Repeats, repeats_of
 from fleetrank.analysis.rounds import RoundValues, round_values
-from fleetrank.analysis.stored.chosen_workload import (
-    known_workload,
-    usual_workload,
-    workloads_of,
-)
+from fleetrank.analysis.stored.chosen_workload import known_workload, usual_workload, workloads_of
 from fleetrank.analysis.stored.exclusions import (
     excluded_column,
     exclusion_notes,
@@ -65,9 +61,8 @@ class _Rows:
     @cached_property
     def of_workload(self) -> Selection:
         if self._whole is None:
-            wanted = self._selection.workload
-            usual = usual_workload(self.workloads) if wanted is None else wanted
-            return replace(self._selection, workload=usual)
+            chosen = self._selection.workload or usual_workload(self.workloads)
+            return replace(self._selection, workload=chosen)
         return replace(self._selection, workload=self._whole.of_workload.workload)
 
     @property
@@ -78,7 +73,7 @@ class _Rows:
     def cells(self) -> Scope:
         # Only a selection that names no workload gets the note on the other ones.
         chosen = self._selection if self._whole is None else self.of_workload
-        known = self.workloads if chosen.workload is None else None
+        known = () if chosen.workload else self.workloads
         return self._cells or select_cells(self._frame, chosen, known)
 
     @property

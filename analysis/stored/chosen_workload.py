@@ -24,17 +24,12 @@ def workloads_of(rows: pl.LazyFrame) -> tuple[str, ...]:
     return tuple(sorted(known, key=_order))
 
 
-def chosen_workload(rows: pl.LazyFrame, wanted: str | None) -> str:
-    """The wanted workload; without one `image`, or the only one of the rows.
+def usual_workload(known: Sequence[str]) -> str:
+    """The workload of a selection that names none: `image`, or the only one that is known.
 
     Raises:
-        AnalysisError: no workload is wanted, and the rows have several, not of images.
+        AnalysisError: several are known, not of images.
     """
-    return wanted if wanted is not None else usual_workload(workloads_of(rows))
-
-
-def usual_workload(known: Sequence[str]) -> str:
-    """`image`, or the only one of the known workloads; raises as `chosen_workload`."""
     if str(IMAGE) in known or not known:
         return str(IMAGE)
     if len(known) > 1:

@@ -11,7 +11,6 @@ from fleetrank.analysis.stored.cell_notes import notes_on_cells, notes_on_failur
 from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.chosen_workload import (
     WORKLOAD,
-    chosen_workload,
     known_workload,
     other_workloads_note,
     usual_workload,
@@ -231,7 +230,8 @@ def select_stored(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
         AnalysisError: the selection names no workload, and the rows have several.
     """
     chosen = of_every_workload(frame, selection)
-    return chosen.filter(known_workload() == chosen_workload(chosen, selection.workload))
+    workload = selection.workload or usual_workload(workloads_of(chosen))
+    return chosen.filter(known_workload() == workload)
 
 
 def of_every_workload(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
@@ -258,9 +258,7 @@ _OF_ANY = (
 )
 
 
-def select_cells(
-    frame: pl.LazyFrame, selection: Selection, known: Sequence[str] | None = None
-) -> Scope:
+def select_cells(frame: pl.LazyFrame, selection: Selection, known: Sequence[str] = ()) -> Scope:
     """Values of the selected cells, and the notes of every table; see `session.Session.cells`.
 
     Args:
@@ -274,11 +272,9 @@ def select_cells(
     """
     others: tuple[str, ...] = ()
     if selection.workload is None:
-        if known is None:
-            known = workloads_of(of_every_workload(frame, selection))
-        usual = usual_workload(known)
-        others = other_workloads_note(known, usual)
-        selection = replace(selection, workload=usual)
+        known = known or workloads_of(of_every_workload(frame, selection))
+        selection = replace(selection, workload=usual_workload(known))
+        others = other_workloads_note(known, str(selection.workload))
     attempts = select_attempts(frame, selection)
     cells = cell_values(attempts)
     excluded = exclusion_notes(select_stored(frame, selection))

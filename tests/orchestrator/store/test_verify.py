@@ -58,7 +58,7 @@ def test_a_row_stored_twice_is_a_fault_and_repaired_once(store, new_row) -> None
         journal.append(new_row())
     store.publish(SWEEP_ID)
     (fault,) = examine(store, SWEEP_ID)
-    assert "stored twice" in fault.text
+    assert "repeat 1, attempt 1: stored twice" in fault.text
     assert repair_sweep(store, SWEEP_ID)
     assert examine(store, SWEEP_ID) == []
     assert repeats(store) == [0, 1]
