@@ -80,7 +80,7 @@ OF_ACCURACY = {"frontier": "no quality", "frontier/regret": "no accuracy"}
 
 OF_OTHER_RESULTS = {
     "eval", "eval/precisions", "pairs/precisions", "components", "components/ratios",
-    "latency/training", "scaling", "scaling/points", "scaling/replicas",
+    "latency/training", "scaling", "scaling/points", "scaling/replicas", "tokens/contexts",
 }  # fmt: skip
 OF_DOUBTS = {"trust/dropped", "trust/findings", "trust/host", "trust/waits"}
 """Nothing failed, took turns or waited here."""
