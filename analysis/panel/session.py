@@ -12,7 +12,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.panel import Panel, comparable_scope, panel_of
 from fleetrank.analysis.panel.repeats import Repeats
 from fleetrank.analysis.rounds import RoundValues, round_values
-from fleetrank.analysis.stored.chosen_workload import known_workload, workloads_of
+from fleetrank.analysis.stored.chosen_workload import known_workload, usual_workload, workloads_of
 from fleetrank.analysis.stored.exclusions import (
     excluded_column,
     exclusion_notes,
@@ -26,7 +26,6 @@ from fleetrank.analysis.stored.scope import (
     of_every_workload,
     select_attempts,
     select_cells,
-    with_workload,
     within_memory,
 )
 from fleetrank.analysis.stored.selection import Selection
@@ -56,9 +55,14 @@ class _Rows:
         self.made: dict[Callable[..., object], object] = {}
 
     @cached_property
+    def workloads(self) -> tuple[str, ...]:
+        return workloads_of(of_every_workload(self._frame, self._selection))
+
+    @cached_property
     def of_workload(self) -> Selection:
         if self._whole is None:
-            return with_workload(self._frame, self._selection)
+            chosen = self._selection.workload or usual_workload(self.workloads)
+            return replace(self._selection, workload=chosen)
         return replace(self._selection, workload=self._whole.of_workload.workload)
 
     @property
@@ -69,7 +73,8 @@ class _Rows:
     def cells(self) -> Scope:
         # Only a selection that names no workload gets the note on the other ones.
         chosen = self._selection if self._whole is None else self.of_workload
-        return self._cells or select_cells(self._frame, chosen)
+        known = () if chosen.workload else self.workloads
+        return self._cells or select_cells(self._frame, chosen, known)
 
     @property
     def every(self) -> pl.LazyFrame:
@@ -142,7 +147,7 @@ class Session:
     @property
     def workloads(self) -> tuple[str, ...]:
         """Every workload of the selected rows, in the order of lists."""
-        return workloads_of(of_every_workload(self.frame, self.selection))
+        return self._rows.workloads
 
     @property
     def cells(self) -> Scope:

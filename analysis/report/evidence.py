@@ -139,7 +139,7 @@ def gather(results: Path, selection: Selection) -> Evidence:
     rows = of_every_workload(attempts, selection)
     workloads = workloads_of(rows)
     selection = _of_page(selection, workloads)
-    scope = select_cells(attempts, selection)
+    scope = select_cells(attempts, selection, workloads)
     selected = select_attempts(attempts, selection)
     shown = choose_shown(scope.cells)
     of_shown = (

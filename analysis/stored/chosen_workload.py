@@ -1,5 +1,7 @@
 """Which workload a table is about: figures of two workloads are never compared."""
 
+from collections.abc import Iterable, Sequence
+
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
@@ -22,15 +24,12 @@ def workloads_of(rows: pl.LazyFrame) -> tuple[str, ...]:
     return tuple(sorted(known, key=_order))
 
 
-def chosen_workload(rows: pl.LazyFrame, wanted: str | None) -> str:
-    """The wanted workload; without one `image`, or the only one of the rows.
+def usual_workload(known: Sequence[str]) -> str:
+    """The workload of a selection that names none: `image`, or the only one that is known.
 
     Raises:
-        AnalysisError: no workload is wanted, and the rows have several, not of images.
+        AnalysisError: several are known, not of images.
     """
-    if wanted is not None:
-        return wanted
-    known = workloads_of(rows)
     if str(IMAGE) in known or not known:
         return str(IMAGE)
     if len(known) > 1:
@@ -55,15 +54,15 @@ def refuse_absent_workload(rows: pl.LazyFrame, wanted: str | None) -> None:
     )
 
 
-def other_workloads_note(rows: pl.LazyFrame, chosen: str) -> tuple[str, ...]:
+def other_workloads_note(known: Iterable[str], chosen: str) -> tuple[str, ...]:
     """A note that further workloads of the selected rows are not in a table."""
-    others = [name for name in workloads_of(rows) if name != chosen]
+    others = [name for name in known if name != chosen]
     if not others:
         return ()
     return (f"Not shown: {named(others)}; choose one with `workload={others[0]}`.",)
 
 
-def named(workloads: tuple[str, ...] | list[str]) -> str:
+def named(workloads: Sequence[str]) -> str:
     """The first few workloads, as a list for a sentence."""
     return few_of(workloads, _NAMED)
 

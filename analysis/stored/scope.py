@@ -1,6 +1,6 @@
 """The cells of a table, and the facts that must be equal before two are compared."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -11,9 +11,10 @@ from fleetrank.analysis.stored.cell_notes import notes_on_cells, notes_on_failur
 from fleetrank.analysis.stored.cell_values import cell_values
 from fleetrank.analysis.stored.chosen_workload import (
     WORKLOAD,
-    chosen_workload,
     known_workload,
     other_workloads_note,
+    usual_workload,
+    workloads_of,
 )
 from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
 from fleetrank.analysis.stored.latency_statistic import STATISTIC
@@ -229,19 +230,8 @@ def select_stored(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
         AnalysisError: the selection names no workload, and the rows have several.
     """
     chosen = of_every_workload(frame, selection)
-    return chosen.filter(known_workload() == chosen_workload(chosen, selection.workload))
-
-
-def with_workload(frame: pl.LazyFrame, selection: Selection) -> Selection:
-    """The selection, with the workload that it means in these rows.
-
-    Raises:
-        AnalysisError: it names none, and the rows have several.
-    """
-    wanted = selection.workload
-    if wanted is not None:
-        return selection
-    return replace(selection, workload=chosen_workload(of_every_workload(frame, selection), wanted))
+    workload = selection.workload or usual_workload(workloads_of(chosen))
+    return chosen.filter(known_workload() == workload)
 
 
 def of_every_workload(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
@@ -268,15 +258,23 @@ _OF_ANY = (
 )
 
 
-def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
+def select_cells(frame: pl.LazyFrame, selection: Selection, known: Sequence[str] = ()) -> Scope:
     """Values of the selected cells, and the notes of every table; see `session.Session.cells`.
+
+    Args:
+        frame: every stored attempt.
+        selection: the cells to use.
+        known: the workloads of the selected rows, if the caller has read them.
 
     Raises:
         NoDataError: the selection has no measurements, or every attempt failed.
         AnalysisError: the selection names no workload, and its rows have several.
     """
-    is_chosen = selection.workload is not None
-    selection = with_workload(frame, selection)
+    others: tuple[str, ...] = ()
+    if selection.workload is None:
+        known = known or workloads_of(of_every_workload(frame, selection))
+        selection = replace(selection, workload=usual_workload(known))
+        others = other_workloads_note(known, str(selection.workload))
     attempts = select_attempts(frame, selection)
     cells = cell_values(attempts)
     excluded = exclusion_notes(select_stored(frame, selection))
@@ -288,10 +286,6 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
             + (" and `fleetrank results exclude`" if excluded else ""),
         )
     failed = notes_on_failures(attempts, cells)
-    others: tuple[str, ...] = ()
-    if not is_chosen:
-        rows = of_every_workload(frame, selection)
-        others = other_workloads_note(rows, str(selection.workload))
     limited: tuple[str, ...] = ()
     if selection.allow_unlike_border:
         others += border_note(cells)

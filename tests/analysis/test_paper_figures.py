@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from context_rows import write_contexts
+from daily import daily
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, hostile_results, write_results
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
@@ -132,11 +133,16 @@ def test_a_figure_that_the_rows_cannot_give_has_the_reason(
     assert not (tmp_path / "nothing").exists()
 
 
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    return _session(hostile_results(tmp_path_factory.mktemp("hostile") / "r"))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OF_IMAGES)
-def test_names_from_data_are_text(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", daily(OF_IMAGES, "flops", "transfer"))
+def test_names_from_data_are_text(hostile: Session, name: str) -> None:
     pytest.importorskip("vl_convert", reason="the extra report is not installed")
-    svg = make_figure(name, _session(hostile_results(tmp_path / "r"))).svg()
+    svg = make_figure(name, hostile).svg()
     assert HOSTILE_MODEL not in svg
     assert HOSTILE_DEVICE not in svg
     assert "<script" not in svg

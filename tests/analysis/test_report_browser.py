@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
 import pytest
 from daily import daily
 from fleet_rows import HOSTILE_MODEL, Place, hostile_results, with_rounds, write_results
 from headless_browser import unfold
-from stored_part import write_part
 
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.page import build_report
@@ -49,10 +47,13 @@ class Visit:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("browser")
-    results = with_rounds(hostile_results(folder / "results"))
-    return build_report(results, folder / "report.html").path
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_rounds(hostile_results(tmp_path_factory.mktemp("browser") / "results"))
+
+
+@pytest.fixture(scope="module")
+def report(results: Path) -> Path:
+    return build_report(results, results.parent / "report.html").path
 
 
 @pytest.fixture(scope="module")
@@ -249,17 +250,12 @@ def _pick(page: "playwright.Page", label: str, name: str) -> None:
 
 
 def test_a_picked_pair_has_the_answer_of_the_analysis(
-    browser: "playwright.Browser", tmp_path: Path
+    browser: "playwright.Browser", results: Path, report: Path
 ) -> None:
-    results = write_results(tmp_path / "r", n_samples=5)
-    part = next((results / "measurements").rglob("*.parquet"))
-    is_here = pl.col("device").str.starts_with("cpu-")
-    chosen = pl.read_parquet(part).filter(is_here == (pl.col("runtime") == "onnx"))
-    write_part(chosen, part)
     session = Session(load_measurements(results), Selection(source="cpu-*"))
     answer = faster(session, "mobilenet_v2", "squeezenet1_1")
     page = browser.new_page()
-    page.goto(build_report(results, tmp_path / "report.html").path.as_uri())
+    page.goto(report.as_uri())
     _pick(page, "Model A", answer.here.model_a)
     _pick(page, "Model B", answer.here.model_b)
     _pick(page, "Here", answer.here.label)
@@ -268,6 +264,7 @@ def test_a_picked_pair_has_the_answer_of_the_analysis(
     _pick(page, "Model B", answer.here.model_a)
     assert page.locator("#verdict").inner_text() == "Pick two models."
     _pick(page, "Source", answer.here.label)
+    _pick(page, "Target", next(one.label for one in answer.targets if "pixel" in one.label))
     swaps = page.locator("#swaps-table tr.reversed").count()
     said = page.locator("#swaps-table [role=status]").inner_text()
     shown = {row[0]: (row[1], row[2]) for row in rows}
@@ -278,7 +275,7 @@ def test_a_picked_pair_has_the_answer_of_the_analysis(
     assert answer.here.model_a in verdict
     # The page says what `faster` does, with the conditions of the others.
     assert verdict == pair_sentences(answer)[0]
-    assert swaps > 1
+    assert swaps > 1, said
     assert re.search(r"Of \d+ pairs of models: .* \d+ reversed", said)
 
 

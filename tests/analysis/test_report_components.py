@@ -1,13 +1,10 @@
 """Profiles in tables and on the page: one component is slow on one phone, and is found."""
 
-import shutil
 from pathlib import Path
 
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, SWEEP, write_results
-from stored_part import write_part
-from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
@@ -62,28 +59,6 @@ def test_shares_are_of_each_model_and_platform(results: Path) -> None:
     assert set(table.frame["n_processes"]) == {5}
     assert (one["about_ms"] / one["latency_ms"]).to_list() == pytest.approx(one["share"].to_list())
     assert not any("module" in note for note in table.notes)
-
-
-@pytest.mark.thorough
-def test_a_model_with_two_weights_on_a_platform_is_left_out_there(
-    results: Path, tmp_path: Path
-) -> None:
-    both = shutil.copytree(results, tmp_path / "results")
-    measured = pl.read_parquet(next((both / "measurements").rglob("*.parquet")))
-    other = pl.col("model") == MODELS[0], pl.col("platform_key").str.starts_with("pixel-7/onnx")
-    twin = measured.filter(*other).with_columns(
-        cell_key=pl.lit("other"), weights_id=pl.lit("seed-1")
-    )
-    part = next((both / "measurements").rglob("*.parquet"))
-    pl.concat([measured, twin]).pipe(write_part, part)
-    before = session_table("components", _session(results)).frame
-    table = session_table("components", _session(both))
-    assert table.frame.equals(before.filter(~pl.all_horizontal(other)))
-    assert has(table.notes, "Dropped", MODELS[0], "pixel-7/onnx")
-    alone = {"model": MODELS[0], "where": (("device", "pixel-7"), ("runtime", "onnx"))}
-    with pytest.raises(NoDataError) as caught:
-        session_table("components", _session(both, **alone))
-    assert has(caught.value.message, MODELS[0], "weights")
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def _table(name: str, rows: pl.LazyFrame, selected: Mapping[str, object]) -> Tab
         return None
 
 
-@pytest.mark.parametrize("name", daily(OF_ROWS, "flops", "pairs/precisions"))
+@pytest.mark.parametrize("name", daily(OF_ROWS, "flops"))
 def test_a_selection_gives_the_table_of_the_selected_rows(
     name: str, request: pytest.FixtureRequest
 ) -> None:

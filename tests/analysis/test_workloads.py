@@ -9,6 +9,7 @@ from fleet_rows import write_results
 from language_rows import WORKLOADS, write_language_results
 from scipy.stats import rankdata
 from shared_tables import NAMES, SharedTables
+from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
@@ -69,6 +70,8 @@ def test_rows_of_images_give_the_figures_that_they_give_alone(both: Path, tmp_pa
     mixed = make_session(both)
     for name in ("latency", "transfer", "flops/frm", "trust/stability"):
         assert session_table(name, mixed).frame.equals(session_table(name, alone).frame)
+    notes = session_table("latency", mixed).notes
+    assert has(notes, "Not shown", *WORKLOADS, f"workload={WORKLOADS[0]}")
 
 
 OF_ACCURACY = {"frontier": "no quality", "frontier/regret": "no accuracy"}
@@ -77,7 +80,7 @@ OF_ACCURACY = {"frontier": "no quality", "frontier/regret": "no accuracy"}
 
 OF_OTHER_RESULTS = {
     "eval", "eval/precisions", "pairs/precisions", "components", "components/ratios",
-    "latency/training", "scaling", "scaling/points", "scaling/replicas",
+    "latency/training", "scaling", "scaling/points", "scaling/replicas", "tokens/contexts",
 }  # fmt: skip
 OF_DOUBTS = {"trust/dropped", "trust/findings", "trust/host", "trust/waits"}
 """Nothing failed, took turns or waited here."""

@@ -216,47 +216,9 @@ def measure_patiently(agent: AndroidAgent, task: MeasureTask) -> Measurement:
     return measure_when_fit(agent, task, print)
 
 
-LIMIT_S = 20.0
-
-
 def adb_of_the_wheel() -> Path:
     """Skips the test without the library."""
     spec = importlib.util.find_spec("adbutils")
     if spec is None or spec.origin is None:
         pytest.skip("adbutils is not installed")
     return Path(spec.origin).parent / "binaries/adb"
-
-
-def adb(
-    server: AdbServer, *words: str, stdin: bytes = b"", limit_s: float = LIMIT_S
-) -> subprocess.CompletedProcess[bytes]:
-    """A call of the real client."""
-    return subprocess.run(
-        [server.adb, "-P", str(server.port), *words],
-        input=stdin,
-        capture_output=True,
-        timeout=limit_s,
-        check=False,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class OnePhone:
-    """A connected phone, as the client sees it."""
-
-    bench: AdbBench
-
-    @property
-    def address(self) -> str:
-        return self.bench.farmed.address
-
-    def run(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return adb(self.bench.phone.server, "-s", self.address, *words, stdin=stdin)
-
-    def shell(self, *words: str) -> str:
-        return self.run("shell", *words).stdout.decode()
-
-
-def connect(server: AdbServer, folder: Path, profile: str) -> Iterator[OnePhone]:
-    with open_bench(server, folder, Path.home(), profile=profile) as bench:
-        yield OnePhone(bench)

@@ -166,15 +166,10 @@ class Relay:
     pairs: list[tuple[socket.socket, socket.socket]] = field(default_factory=list)
     _flows: threading.Event = field(default_factory=threading.Event)
     _is_closed: bool = False
-    _left: int | None = None
 
     @property
     def port(self) -> int:
         return int(self.listener.getsockname()[1])
-
-    def cut_after(self, n_bytes: int) -> None:
-        """Cuts the line once so many more bytes have passed to the board."""
-        self._left = n_bytes
 
     def cut(self) -> None:
         """From now on bytes are held back, as by a cable that was pulled."""
@@ -227,20 +222,12 @@ class Relay:
     def _copy(self, one: socket.socket, other: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while chunk := one.recv(65_536):
-                self._count(one, len(chunk))
                 self._flows.wait()
                 other.sendall(chunk)
         self._flows.wait()
         for end in (one, other):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-
-    def _count(self, source: socket.socket, n_bytes: int) -> None:
-        if self._left is not None and any(source is near for near, _ in self.pairs):
-            self._left -= n_bytes
-            if self._left < 0:
-                self._left = None
-                self.cut()
 
 
 @contextlib.contextmanager

@@ -61,14 +61,6 @@ def wait_for_repeats(process: subprocess.Popen, count: int, event: str = "Repeat
         count -= json.loads(line)["event"] == event
 
 
-def wait_for_failure(process: subprocess.Popen) -> None:
-    """Reads the progress until a repeat has failed."""
-    while line := process.stdout.readline():
-        if json.loads(line).get("error"):
-            return
-    raise AssertionError(process.stderr.read())
-
-
 def wait_for_notice(process: subprocess.Popen, message: str) -> None:
     """Reads the progress until it shows this notice."""
     while line := process.stdout.readline():

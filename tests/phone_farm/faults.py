@@ -37,8 +37,6 @@ class Fault(StrEnum):
     """Once: the next runner stops printing half-way, writes no result file and exits with 0."""
     GARBAGE_OUTPUT = "garbage_output"
     """Once: the next runner prints random bytes, in the result file too."""
-    OTHER_VERSION = "other_version"
-    """Once: the next runner prints the format of an old version and writes no result file."""
     SLOW_RUN = "slow_run"
     """Once: the next runner takes three seconds more, so that its clocks can be watched."""
     HOSTILE_NAMES = "hostile_names"
@@ -63,10 +61,6 @@ class Fault(StrEnum):
     """Battery at 39 degrees; thermal status none."""
     WARMS_UP = "warms_up"
     """After each run the phone is warm for `duration_s`; lasts until it is cleared."""
-    LOW_CAPS_AT_REST = "low_caps_at_rest"
-    """Clocks are limited to 60 % unless a runner runs, as on many Exynos and MediaTek phones."""
-    FALLING_CAPS = "falling_caps"
-    """Clocks are limited to 60 % while a runner runs; the thermal status stays none."""
     BATTERY_SAVER = "battery_saver"
     """Battery saver is on."""
     DOZES = "dozes"
@@ -75,15 +69,9 @@ class Fault(StrEnum):
     """The first temperature is `NaN`, as the Thermal HAL writes an unavailable one."""
     HAL_NOT_READY = "hal_not_ready"
     """The thermal service has no HAL: it writes status 0 and no current temperature."""
-    SLOW_CONVOLUTION = "slow_convolution"
-    """Convolutions of TFLite files take four times as long: the phone has no fast kernel."""
     SHARED_SERIAL = "shared_serial"
     """The serial number that every cheap tablet of one maker has."""
 
-
-IN_RUN = frozenset({Fault.FALLING_CAPS})
-AT_REST = frozenset({Fault.LOW_CAPS_AT_REST})
-"""Faults that show only while a runner runs, and only while none does."""
 
 CUTTING = frozenset({Fault.UNAUTHORIZED, Fault.OFFLINE, Fault.NO_EXIT_CODES, Fault.REBOOT})
 """Faults that are visible only when the client reconnects."""
@@ -91,15 +79,7 @@ CUTTING = frozenset({Fault.UNAUTHORIZED, Fault.OFFLINE, Fault.NO_EXIT_CODES, Fau
 ONCE = frozenset({Fault.DROP_PUSH, Fault.DROP_RUN})
 """The daemon ends these at the next occasion, however late it comes."""
 
-RUNNER = frozenset(
-    {
-        Fault.RUNNER_CRASH,
-        Fault.HALF_OUTPUT,
-        Fault.GARBAGE_OUTPUT,
-        Fault.OTHER_VERSION,
-        Fault.SLOW_RUN,
-    }
-)
+RUNNER = frozenset({Fault.RUNNER_CRASH, Fault.HALF_OUTPUT, Fault.GARBAGE_OUTPUT, Fault.SLOW_RUN})
 """The next stand-in of a runner finds these in the phone's folder and ends them."""
 
 

@@ -28,7 +28,6 @@ HOST_PROGRAMS = (
 )  # fmt: skip
 """Tools that toybox has on a phone, from the host; without `awk`, since few phones have it."""
 CLOCK_JUMP_S = 86_400
-SLOW_CONVOLUTION = "CONV_2D 4\n"
 _KEPT = ("PYTHONPATH", "XDG_RUNTIME_DIR")
 """Variables of the daemon that a stand-in needs; a command on the phone sees only these."""
 _PARENT = Path(__file__).parents[1]
@@ -108,8 +107,6 @@ def write_conditions(
     free_kib = 0 if Fault.STORAGE_FULL in faults else profile.free_mib * 1024
     _write(root / ".phone/free_kib", f"{free_kib}\n")
     _write(root / ".phone/settings_denied", "1\n" if Fault.SETTINGS_DENIED in faults else "")
-    slow = SLOW_CONVOLUTION if Fault.SLOW_CONVOLUTION in faults else ""
-    _write(root / ".phone/slow_operators", slow)
     offset_s = CLOCK_JUMP_S if Fault.CLOCK_JUMP in faults else 0
     _write(root / ".phone/clock_offset_s", f"{offset_s}\n")
 

@@ -6,8 +6,7 @@ from phone_farm.faults import Fault
 from phone_farm.profile import Cluster, Profile
 
 THROTTLED_SHARE = 0.6
-"""Share of the highest clock, under the faults that limit it."""
-_CAPPING = frozenset({Fault.THROTTLED, Fault.LOW_CAPS_AT_REST, Fault.FALLING_CAPS})
+"""Share of the highest clock, on a phone that is throttled."""
 
 
 def online_cores(profile: Profile, faults: Collection[Fault]) -> int:
@@ -46,7 +45,7 @@ def kernel_files(
 def _cpufreq(cluster: Cluster, faults: Collection[Fault], *, is_running: bool) -> dict[str, str]:
     low, high = cluster.min_mhz * 1000, cluster.max_mhz * 1000
     allowed = high if is_running else (cluster.rest_cap_mhz or cluster.max_mhz) * 1000
-    cap = allowed if _CAPPING.isdisjoint(faults) else int(high * THROTTLED_SHARE)
+    cap = int(high * THROTTLED_SHARE) if Fault.THROTTLED in faults else allowed
     return {
         "cpuinfo_min_freq": str(low),
         "cpuinfo_max_freq": str(high),

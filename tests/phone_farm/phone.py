@@ -10,16 +10,7 @@ from pathlib import Path
 
 from fleetrank.device_agents.contract.kind import VirtualMode
 from phone_farm.battery import Battery
-from phone_farm.faults import (
-    AT_REST,
-    CUTTING,
-    IN_RUN,
-    ONCE,
-    RUNNER,
-    Fault,
-    leave_fault,
-    remove_fault,
-)
+from phone_farm.faults import CUTTING, ONCE, RUNNER, Fault, leave_fault, remove_fault
 from phone_farm.folder import PROPERTIES, environment, install, write, write_conditions, write_power
 from phone_farm.keys import PublicKey, read_public_key
 from phone_farm.paths import PhonePaths
@@ -199,8 +190,7 @@ class VirtualPhone:
             write(self.paths.root, f"{PROPERTIES}/{name}", serial)
 
     def _tell_conditions(self) -> None:
-        hidden = AT_REST if self._is_running else IN_RUN
-        shown = frozenset(self._faults) - hidden
+        shown = frozenset(self._faults)
         write_conditions(self.paths.root, self.profile, shown, is_running=self._is_running)
 
     def _properties(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, SWEEP, Place, write_results
 
+from fleetrank.analysis import sql as sql_module
 from fleetrank.analysis.errors import NoDataError, QueryError
 from fleetrank.analysis.sql import left_out_note, query_frames, run_query
 from fleetrank.analysis.sql_values import rows_of
@@ -250,7 +251,10 @@ def test_a_query_that_takes_too_long_is_interrupted(results: Path) -> None:
         run_query(results, sql, timeout_s=0.3)
 
 
-def test_a_query_that_needs_too_much_memory_is_refused(results: Path) -> None:
+def test_a_query_that_needs_too_much_memory_is_refused(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sql_module._SETTINGS, "memory_limit", "64MB")
     sql = "SELECT list(i) FROM range(3000000000) t(i)"
     with pytest.raises(QueryError, match="memory"):
         run_query(results, sql, timeout_s=60)

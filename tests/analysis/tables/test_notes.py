@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +11,7 @@ from daily import daily
 from fleet_rows import NETS, PLACES, write_results
 from growth_rows import OF_GROWTH, OF_READING, OF_SIDE_ROWS, rows_for
 from language_rows import DECODERS, MACHINES, OF_TOKENS, write_language_results
-from shared_tables import NAMES, SharedTables, words_with_rows
+from shared_tables import NAMES, SharedTables
 from wording import has
 
 from fleetrank.analysis.report.html_table import html_table
@@ -24,21 +23,10 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.brief_notes import MAX_SENTENCES, sentences_in, split_notes
 from fleetrank.analysis.tables.formats import EXPLAIN_HINT, render
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.tables import TableRequest, make_table, part_of
+from fleetrank.analysis.tables.tables import TableRequest, make_table
 
 pytestmark = pytest.mark.slow
 
-SELF_EVIDENT = "trust --part dropped"
-"""Its columns are those of the stored rows, and its notes are facts."""
-EVERY = [
-    TableRequest(name=name, settings=tuple(zip(names, words, strict=True)))
-    for name in NAMES
-    if name not in OF_SIDE_ROWS
-    for settings in [[one for one in part_of(name).settings.values() if one.default]]
-    for names in [[one.name for one in settings]]
-    for words in product(*map(words_with_rows, settings))
-]
-"""Each table of measurements with each word that changes what its rows are."""
 USUAL = [TableRequest(name=name) for name in NAMES if name not in OF_SIDE_ROWS]
 
 
@@ -81,27 +69,11 @@ def _tables(images: pl.LazyFrame, text: pl.LazyFrame, chosen: Selection) -> Shar
     return SharedTables(images, text, chosen, workload="decode@512")
 
 
-FEW = [one for one in USUAL if one.words in {"transfer", "latency", "frontier --part regret"}]
-"""Those whose rows give the most notes, one of cells, and one of choices."""
+FEW = [one for one in USUAL if one.words in {"transfer", "latency", "history"}]
+"""Those whose rows give the most notes, one of cells, and one with rows of its own."""
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("requests", [USUAL, EVERY], ids=["usual", "every"])
-def test_notes_have_at_most_three_sentences(
-    requests: Sequence[TableRequest],
-    frame: pl.LazyFrame,
-    text: pl.LazyFrame,
-    subtests: pytest.Subtests,
-) -> None:
-    tables = _tables(frame, text, Selection())
-    for request in requests:
-        with subtests.test(request.words):
-            table = tables.table(request)
-            assert 1 <= sentences_in(table.notes) <= MAX_SENTENCES, table.notes
-            assert bool(table.explanation) == (request.words != SELF_EVIDENT)
-
-
-@pytest.mark.parametrize("requests", daily([FEW, USUAL, EVERY], FEW), ids=["few", "usual", "every"])
+@pytest.mark.parametrize("requests", daily([FEW, USUAL], FEW), ids=["few", "usual"])
 def test_doubtful_rows_show_three_sentences_and_explain_prints_the_rest(
     requests: Sequence[TableRequest],
     doubtful: pl.LazyFrame,
@@ -128,21 +100,6 @@ def test_doubtful_rows_show_three_sentences_and_explain_prints_the_rest(
             assert json.loads(render(table, "json"))["notes"] == list(table.notes)
             if request.table == "transfer":
                 assert len(shown) < len(table.notes), "the rows give too few notes for this test"
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("requests", [USUAL, EVERY], ids=["usual", "every"])
-def test_simulated_rows_come_first_in_the_notes_of_every_table(
-    requests: Sequence[TableRequest],
-    frame: pl.LazyFrame,
-    text: pl.LazyFrame,
-    subtests: pytest.Subtests,
-) -> None:
-    images, words = (rows.with_columns(origin=pl.lit("simulated")) for rows in (frame, text))
-    tables = _tables(images, words, Selection(origins=ORIGINS))
-    for request in requests:
-        with subtests.test(request.words):
-            assert has(tables.table(request).notes[0], "SIMULATED DATA: all")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from fleetrank.analysis.tables.brief_notes import MAX_SENTENCES, sentences_in
 from fleetrank.analysis.tables.formats import FORMATS, render
 from fleetrank.analysis.tables.tables import TableRequest, make_table
 from fleetrank.analysis.tables.text_columns import KEYS
+from fleetrank.foundation.reading_beside import current_step
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +39,7 @@ def test_latency_by_hand_in_milliseconds(make_attempts) -> None:
 
 def test_notes_state_what_stands_behind_the_figures(make_grid) -> None:
     notes = make_table("latency", make_grid({"d1": UP, "d2": UP}), Selection()).notes
+    assert current_step() == "makes the table latency", "each table is a step that waits"
     counted = ("5 models", "2 platforms", "2 device models", "seeds", "7", "repeats per cell", "1")
     assert has(notes[0], *counted, "10", "10", "5", "repeats")
 
@@ -278,13 +280,19 @@ def test_no_table_depends_on_the_order_of_rows(
             assert tables.table(request).frame.equals(others.table(request).frame)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(OF_ROWS[::3], id="some"),
+        pytest.param(OF_ROWS, id="every", marks=pytest.mark.thorough),
+    ],
+)
 def test_every_table_has_short_notes_every_format_and_keys(
-    make_grid, subtests: pytest.Subtests
+    make_grid, names: list[str], subtests: pytest.Subtests
 ) -> None:
     images = fleet(make_grid)
     tables = SharedTables(images, of_two_workloads(images), Selection(), workload="decode@256")
-    for name in OF_ROWS:
+    for name in names:
         with subtests.test(name):
             table = tables.table(TableRequest(name=name))
             assert 1 <= sentences_in(table.notes) <= MAX_SENTENCES, table.notes

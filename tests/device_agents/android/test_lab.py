@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from adb_bench import (
     ENDLESS,
-    PID,
     AdbBench,
     NewAgent,
     assert_good,
@@ -23,7 +22,6 @@ from waiting import wait_until
 from fleetrank.device_agents.android.phone import Phone
 from fleetrank.device_agents.android.state import waits
 from fleetrank.device_agents.android.state.phone_lock import PhoneLock
-from fleetrank.device_agents.contract.task import RepeatLimits
 from fleetrank.device_agents.errors import NotFitError, TransientError
 from fleetrank.device_agents.hold import LostHoldError, held
 
@@ -35,36 +33,6 @@ LOCKS = "data/local/tmp/fleetrank/lock"
 def lock_of(phone: Phone, name: str, **changes: object) -> PhoneLock:
     """The lock as another host sees it."""
     return replace(PhoneLock(phone=phone, me=name[0] * 32, who=f"{name}@bench"), **changes)
-
-
-@pytest.mark.thorough
-def test_a_phone_that_another_host_has_is_waited_for(new_agent: NewAgent, bench: AdbBench) -> None:
-    agent = new_agent()
-    with held(lock_of(bench.phone, "ann")):
-        failure = failure_of(agent.measure(make_task()))
-        assert failure.wait is not None
-        assert "ann@bench" in failure.message
-        assert not (bench.farmed.folder / "data/local/tmp/fleetrank/tools").exists()
-    assert_good(agent.measure(make_task()), bench)
-
-
-@pytest.mark.thorough
-def test_what_was_measured_while_the_lock_was_lost_does_not_count(
-    new_agent: NewAgent, bench: AdbBench
-) -> None:
-    def steal() -> None:
-        wait_until_it_runs(bench)
-        for file in (bench.farmed.folder / LOCKS / "held").iterdir():
-            file.unlink()
-
-    stolen = threading.Thread(target=steal)
-    stolen.start()
-    failure = failure_of(
-        new_agent().measure(make_task(limits=RepeatLimits(timeout_s=2.0), policy=ENDLESS))
-    )
-    stolen.join()
-    assert failure.is_transient
-    assert "lapsed" in failure.message
 
 
 def test_hosts_take_turns_and_a_dead_one_loses_its_turn(bench: AdbBench) -> None:
@@ -188,24 +156,6 @@ def test_a_server_behind_a_bad_network_costs_one_attempt_when_it_is_cut(
     assert "did not start" in away.message
     network.mend()  # no server was started at its port
     assert_good(measure_patiently(agent, make_task()), bench)
-
-
-@pytest.mark.thorough
-def test_a_cut_while_a_phone_is_tidied_up_costs_nothing(
-    new_agent: NewAgent, bench: AdbBench, network: BadNetwork
-) -> None:
-    agent = new_agent(adb_server=network.lead_to(bench.phone.server.port, delay_s=0.025))
-
-    def cut() -> None:
-        wait_until_it_runs(bench)
-        wait_until(lambda: not (bench.farmed.folder / PID).exists(), "its files to be deleted")
-        network.cut()
-        threading.Timer(1.0, network.mend).start()
-
-    cutting = threading.Thread(target=cut)
-    cutting.start()
-    assert_good(agent.measure(make_task()), bench)
-    cutting.join()
 
 
 @pytest.mark.thorough

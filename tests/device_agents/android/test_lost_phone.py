@@ -1,10 +1,7 @@
 """Phones that go away, come back, or are not the registered one, through the agent and real adb."""
 
-import json
 import subprocess
-import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,7 +14,6 @@ from adb_bench import (
     leftovers,
     make_task,
     measure_patiently,
-    phone_options,
     wait_until_it_runs,
 )
 from daily import daily
@@ -26,19 +22,11 @@ from waiting import wait_until
 
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.state.identity import probe_phone
-from fleetrank.device_agents.android.state.phone_lock import phone_lease
-from fleetrank.device_agents.contract.task import RepeatLimits
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.vocabulary import ErrorKind, Status
 
 # The newer adb alone: what differs between versions is in test_phone.py.
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
-
-
-def hang_when_it_runs(bench: AdbBench) -> None:
-    wait_until_it_runs(bench)
-    bench.farm.inject(0, Fault.HANG, duration_s=3.0)
 
 
 @pytest.mark.thorough
@@ -87,22 +75,6 @@ def test_a_cable_pulled_in_the_middle_costs_one_attempt(
     assert_good(measure_patiently(agent, make_task()), bench)
 
 
-@pytest.mark.thorough
-def test_a_phone_that_hangs_ends_at_the_time_limit(agent: AndroidAgent, bench: AdbBench) -> None:
-    assert_good(agent.measure(make_task()), bench)
-    started_s = time.perf_counter()
-    hang = threading.Thread(target=hang_when_it_runs, args=(bench,))
-    hang.start()
-    failure = failure_of(
-        agent.measure(make_task(policy=ENDLESS, limits=RepeatLimits(timeout_s=1.5)))
-    )
-    hang.join()
-    assert (failure.kind, failure.is_transient) == (ErrorKind.TIMED_OUT, True)
-    assert time.perf_counter() - started_s < 15
-    assert leftovers(bench.farmed.folder) == []
-    assert_good(agent.measure(make_task()), bench)
-
-
 def test_an_adb_server_killed_in_the_middle_is_started_again(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
@@ -139,17 +111,6 @@ def test_a_full_phone_takes_no_artifact(agent: AndroidAgent, bench: AdbBench) ->
     assert leftovers(bench.farmed.folder) == []
 
 
-@pytest.mark.thorough
-def test_a_phone_in_use_is_left_to_its_user(new_agent: NewAgent, bench: AdbBench) -> None:
-    name = probe_phone(bench.phone).unit_hash
-    for known in ({}, {"unit_hash": name}):
-        with phone_lease(name):
-            failure = failure_of(new_agent(**known).measure(make_task()))
-        assert failure.wait is not None
-        assert "in use" in failure.message
-    assert_good(new_agent().measure(make_task()), bench)
-
-
 def test_another_phone_at_the_address_is_refused(new_agent: NewAgent, bench: AdbBench) -> None:
     agent = new_agent(serial_hash="0" * 64)
     failure = failure_of(agent.measure(make_task()))
@@ -171,29 +132,3 @@ def test_a_twin_at_the_address_is_refused(new_agent: NewAgent, bench: AdbBench) 
     assert "not the registered" in failure_of(new_agent(**known).measure(make_task())).message
     android_id.unlink()  # a phone that says nothing is not told from its twin
     assert new_agent(**known).measure(make_task()).status is Status.OK
-
-
-KILLED = """
-import sys, json
-from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.foundation.codec import from_json
-from fleetrank.device_agents.contract.task import (MeasureTask)
-options, task = json.loads(sys.argv[1]), from_json(MeasureTask, sys.argv[2])
-AndroidAgent(options).measure(task)
-"""
-
-
-@pytest.mark.thorough
-def test_what_a_killed_process_left_is_cleaned_by_the_next(
-    new_agent: NewAgent, bench: AdbBench
-) -> None:
-    task = make_task(policy=ENDLESS)
-    options = phone_options(bench.phone.server, bench.farmed.address)
-    command = [sys.executable, "-c", KILLED, json.dumps(options), to_json(task)]
-    with subprocess.Popen(command) as process:
-        wait_until_it_runs(bench)
-        process.kill()
-    assert process.returncode == -9
-    left = leftovers(bench.farmed.folder)
-    assert "data/local/tmp/fleetrank/restore.txt" in left
-    assert_good(new_agent().measure(make_task()), bench)

@@ -9,7 +9,7 @@ import pytest
 
 from fleetrank.device_agents.board.board_inference import fetch_file
 from fleetrank.device_agents.board.board_link import BoardLink
-from fleetrank.device_agents.errors import TimedOutError
+from fleetrank.device_agents.errors import BadOutputError, TimedOutError
 from fleetrank.foundation.codec import Json
 from fleetrank.foundation.units import NS_PER_S
 
@@ -22,14 +22,14 @@ class SlowBoard:
 
     host = "board"
 
-    def __init__(self, piece: int, answer_s: float) -> None:
-        self.now_ns, self.limits_s = 0, list[float]()
+    def __init__(self, piece: int, answer_s: float, content: bytes = CONTENT) -> None:
+        self.now_ns, self.limits_s, self._content = 0, list[float](), content
         self._piece, self._answer_ns = piece, int(answer_s * NS_PER_S)
 
     def call(self, _method: str, _name: str, start: int, *, timeout_s: float, **_: object) -> Json:
         self.limits_s.append(timeout_s)
         self.now_ns += self._answer_ns
-        return base64.b64encode(CONTENT[start : start + self._piece]).decode()
+        return base64.b64encode(self._content[start : start + self._piece]).decode()
 
     def fetch(self, path: Path) -> None:
         link = cast(BoardLink, self)
@@ -39,6 +39,12 @@ class SlowBoard:
 def test_a_file_arrives_in_pieces(tmp_path: Path) -> None:
     SlowBoard(piece=100, answer_s=1.0).fetch(tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == CONTENT
+
+
+def test_a_piece_that_is_damaged_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(BadOutputError, match="damaged"):
+        SlowBoard(piece=100, answer_s=1.0, content=b"?" + CONTENT[1:]).fetch(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_board_that_sends_byte_by_byte_is_left_after_a_total_time(tmp_path: Path) -> None:

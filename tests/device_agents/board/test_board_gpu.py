@@ -14,7 +14,6 @@ from fleetrank.device_agents.board.agent import BoardAgent
 from fleetrank.device_agents.board.board_registrar import BoardRegistrar
 from fleetrank.device_agents.contract.kind import CanaryFile, EnergyMeter, RegistrationRequest
 from fleetrank.device_agents.contract.task import Execution, OptionValue
-from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.registration import try_out
 from fleetrank.device_agents.registry import KINDS
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Tier
@@ -23,7 +22,6 @@ from tests.device_agents.conftest import make_task
 pytestmark = pytest.mark.slow
 
 _BINDING = "from fake_gpu import fake_binding\nglobals().update(vars(fake_binding()))\n"
-_NO_BINDING = "raise ModuleNotFoundError(\"No module named 'pynvml'\")\n"
 TORCH = Execution(runtime=Runtime.TORCH, backend="cuda")
 
 
@@ -68,19 +66,6 @@ def test_a_repeat_reaches_the_worker_of_the_gpu(server: SshBoard, pt2_file: Path
     assert failure.kind in {ErrorKind.UNSUPPORTED, ErrorKind.DEVICE_LOST}
     # The driver answered, and the worker there asked PyTorch, which is a build without CUDA.
     assert "PyTorch" in failure.message
-
-
-@pytest.mark.thorough
-def test_a_missing_binding_says_what_to_install_there(server: SshBoard, pt2_file: Path) -> None:
-    (server.home / "fake" / "pynvml.py").write_text(_NO_BINDING)
-    agent = BoardAgent(given(server))
-    with pytest.raises(PermanentError, match="nvidia-ml-py") as caught:
-        agent.probe()
-    assert caught.value.remedy.startswith("on the board: ")
-    task = replace(make_task(pt2_file, Runtime.TORCH, is_trusted=True), execution=TORCH)
-    failure = agent.measure(task).failure
-    assert failure.kind is ErrorKind.MISSING_LIBRARY
-    assert "on the board" in failure.remedy
 
 
 def test_processor_and_gpu_of_a_board_are_two_devices() -> None:

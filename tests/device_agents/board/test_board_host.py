@@ -23,7 +23,8 @@ from fleetrank.device_agents.board.there.judged_agent import JudgedAgent
 from fleetrank.device_agents.contract.failures import interrupted
 from fleetrank.device_agents.contract.measurement import Conditions, Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import BlockPolicy, CanaryTask, MeasureTask
-from fleetrank.device_agents.hosts.messages import DeviceTask, PollRequest
+from fleetrank.device_agents.hosts.messages import DeviceTask, FilePart, PollRequest
+from fleetrank.foundation.codec import to_plain
 from fleetrank.foundation.lease import give_up_at_once, open_lease, wait_for_lock
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status
 from tests.device_agents.conftest import plain_task
@@ -142,11 +143,12 @@ def listens(folder: Path) -> bool:
     return False
 
 
-def call(folder: Path, method: str, *arguments: object) -> dict[str, object]:
-    request = {"method": method, "arguments": arguments, "n_bytes": 0}
+def call(folder: Path, method: str, *arguments: object, n_bytes: int = 0) -> dict[str, object]:
+    request = {"method": method, "arguments": arguments, "n_bytes": n_bytes}
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(str(folder / SOCKET))
         line.sendall(json.dumps(request).encode() + b"\n")
+        line.shutdown(socket.SHUT_WR)
         with line.makefile("rb") as stream:
             assert stream.read(1) == GREETING
             return dict(json.loads(stream.read().partition(b":")[2]))
@@ -159,6 +161,9 @@ def test_a_process_answers_and_names_what_is_wrong(
     assert call(tmp_path, "missing", [f"{0:064}.onnx"])["answer"] == [f"{0:064}.onnx"]
     for method, arguments in (("missing", [["../x"]]), ("poll", [3]), ("_keep", [])):
         assert "error" in call(tmp_path, method, *arguments)
+    part = FilePart(name=f"{0:064}.onnx", delivery="0a", size_bytes=5, content=b"", is_last=False)
+    assert "error" in call(tmp_path, "receive", to_plain(part), n_bytes=5), "the line ended"
+    assert list((tmp_path / "files").iterdir()) == []
     assert process.is_alive()
 
 

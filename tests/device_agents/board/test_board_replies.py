@@ -8,7 +8,7 @@ import pytest
 
 from fleetrank.device_agents.board import agent as board_agent
 from fleetrank.device_agents.board import board_link
-from fleetrank.device_agents.board.agent import BoardRepeat
+from fleetrank.device_agents.board.agent import BoardAgent, BoardRepeat
 from fleetrank.device_agents.board.board_files import files_of
 from fleetrank.device_agents.board.board_inference import infer_there
 from fleetrank.device_agents.board.board_link import BoardLink, connection_to
@@ -18,6 +18,7 @@ from fleetrank.device_agents.board.host_calls import device_there
 from fleetrank.device_agents.board.ssh_text import NoConnectionError
 from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts, utc_now
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import (
     BadOutputError,
@@ -37,7 +38,7 @@ from fleetrank.foundation.files import NoRoomError
 from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.foundation.vocabulary import Runtime
+from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
 from tests.device_agents.conftest import infer_task, make_task
 
 NOWHERE = BoardOptions(ssh="nowhere")
@@ -144,6 +145,44 @@ def test_news_that_are_none_are_refused(
     link = link_that_says(monkeypatch, {"accept": [], "poll": reply})
     with pytest.raises(BadOutputError):
         repeat_of(link, onnx_file).measure()
+
+
+def test_a_round_has_the_times_of_this_host_and_a_forged_answer_in_it_fails_alone(
+    onnx_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The board's clock is years slow; all it says of who measured is its own name for it.
+
+    The line is cut once, which ends nothing.
+    """
+    monkeypatch.setattr(board_agent, "_PAUSE_S", 0.01)
+    tasks = [
+        make_task(onnx_file, Runtime.ONNX, task_id=f"s/{name}", is_trusted=True) for name in "ab"
+    ]
+    good, forged = (
+        Measurement(
+            task_id=f"cpu:s/{task.task_id}", status=Status.OK, origin=Origin.IMPORTED,
+            samples_ns=(1_000_000 * sign,), round_id="cpu:s/s/a", started_utc="2023-01-01T00:00",
+            worker=WorkerFacts(confinement="walls"),
+        )
+        for task, sign in zip(tasks, (1, -1), strict=True)
+    )  # fmt: skip
+    acknowledged: list[object] = []
+
+    def poll(_link: BoardLink) -> object:
+        acknowledged.append("poll")
+        if len(acknowledged) == 1:
+            raise NoConnectionError("the connection ended", "check the cable")
+        return no_news(measurements=[to_plain(good), to_plain(forged)])
+
+    link_that_says(monkeypatch, {"accept": [], "poll": poll})
+    begun = utc_now()
+    one, other = BoardAgent({"ssh": "nowhere"}).measure_round(tasks)
+    assert (one.task_id, one.round_id, one.samples_ns) == ("s/a", "s/a", (1_000_000,))
+    assert (one.origin, one.worker) == (Origin.MEASURED, WorkerFacts())
+    assert begun <= str(one.started_utc) <= str(one.finished_utc) <= utc_now()
+    assert other.failure is not None
+    assert (other.task_id, other.failure.kind) == ("s/b", ErrorKind.BAD_OUTPUT)
+    assert len(acknowledged) == 3, "cut, asked for, and acknowledged"
 
 
 def test_a_stop_is_said_to_the_board(onnx_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

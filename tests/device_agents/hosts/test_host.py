@@ -25,6 +25,7 @@ from fleetrank.device_agents.contract.task import (
     RepeatLimits,
 )
 from fleetrank.device_agents.errors import NotFitError
+from fleetrank.device_agents.hold import Reservation
 from fleetrank.device_agents.hosts.host import Host
 from fleetrank.device_agents.hosts.messages import DeviceSpec, DeviceTask, PollReply, PollRequest
 from fleetrank.device_agents.registry import create_agent
@@ -332,6 +333,18 @@ def test_a_task_whose_agent_does_not_come_back_in_time_is_overdue(host: Host) ->
     assert not host.is_idle(0.2)
     host.interrupt("s")
     assert host.is_idle(_LIMIT_S)
+
+
+def test_a_reservation_that_is_lost_ends_the_repeat(host: Host, tmp_path: Path) -> None:
+    ours = tmp_path / "ours"
+    ours.touch()
+    reserve = Reservation(command=("true",), renew=("test", "-e", str(ours)), every_s=0.05)
+    lost = order(0, replace(SLOW, reserve=reserve))
+    host.accept([replace(lost, task=replace(lost.task, timeout_s=60.0))], has_files=True)
+    assert not host.is_idle(0.3)
+    ours.unlink()
+    (found,) = ask(host).measurements
+    assert kind_of(found) is ErrorKind.DEVICE_LOST
 
 
 def test_all_devices_are_asked_side_by_side(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

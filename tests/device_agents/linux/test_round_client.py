@@ -5,18 +5,20 @@ import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import BlockPolicy, MeasureTask
-from fleetrank.device_agents.linux import worker_client
+from fleetrank.device_agents.contract.protocol import Turn
+from fleetrank.device_agents.contract.task import BlockPolicy, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.linux import round_client, worker_client
 from fleetrank.device_agents.linux.round_client import measure_round
 from fleetrank.device_agents.linux.worker_client import WORKER
 from fleetrank.foundation.supervised_child import End
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
-from tests.device_agents.conftest import QUICK, make_task
+from tests.device_agents.conftest import make_task
 
 pytestmark = pytest.mark.slow
 
@@ -138,13 +140,11 @@ def test_a_round_that_shall_finish_ends_after_the_current_blocks(onnx_file: Path
     }
 
 
-@pytest.mark.thorough
 def test_the_time_limit_of_the_timed_runs_ends_the_round(onnx_file: Path) -> None:
-    policy = replace(QUICK, max_time_s=0.05, half_width=1e-9)
-    blocks = replace(BLOCKS, min_blocks=50, max_blocks=50)
-    seen = measure_round(tasks_of(onnx_file, 2, policy=policy, blocks=blocks))
-    assert {one.stop_reason for one in seen} == {"max_time"}
-    assert {len(one.blocks) < 50 for one in seen} == {True}
+    (task,) = tasks_of(onnx_file, 1, policy=MeasurePolicy(max_time_s=1.0))
+    for timed_ns, reason in ((1.1e9, Turn.MAX_TIME), (0.9e9, None)):
+        cell = SimpleNamespace(task=task, timed_ns=timed_ns)
+        assert round_client._why_over([cell], BLOCKS, n_cycles=1) is reason
 
 
 class _Turns:

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from phone_farm.farm import FarmSpec, VirtualFarm
 from phone_farm.paths import PhonePaths
 
 from fleetrank.device_agents.errors import PermanentError
@@ -14,6 +15,12 @@ ROOT = Path("/farm/VPHONE1")
 def paths(tmp_path: Path) -> PhonePaths:
     (tmp_path / "phone/data").mkdir(parents=True)
     return PhonePaths(tmp_path / "phone")
+
+
+@pytest.mark.adb
+def test_phones_listen_on_this_computer_only(tmp_path: Path) -> None:
+    with VirtualFarm(FarmSpec(folder=tmp_path)) as farm:
+        assert farm.phones[0].address.startswith("127.0.0.1:")
 
 
 @pytest.mark.parametrize(

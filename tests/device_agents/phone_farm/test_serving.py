@@ -7,10 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from adb_bench import adb, adb_of_the_wheel, private_server
+from adb_bench import adb_of_the_wheel, private_server
+
+from fleetrank.device_agents.android.adb_server import AdbServer
 
 pytestmark = [pytest.mark.adb, pytest.mark.thorough]
 TESTS = Path(__file__).parents[2]
+
+
+def devices(server: AdbServer) -> str:
+    """As the real client lists them."""
+    command = [server.adb, "-P", str(server.port), "devices"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -34,12 +42,12 @@ def test_phones_are_connected_and_taken_off_again(tmp_path: Path, number: int) -
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(4)]
             assert "Ctrl-C" in lines[-1]
-            assert adb(server, "devices").stdout.decode().count("\tdevice") == 2
+            assert devices(server).count("\tdevice") == 2
             assert f"--adb {lines[0].split()[0]} --tool benchmark_model=" in lines[2]
             process.send_signal(number)
             try:
                 assert process.wait(60) == 0
             finally:
                 process.kill()  # else leaving the block would wait for ever
-        assert "device" not in adb(server, "devices").stdout.decode().partition("\n")[2]
+        assert "device" not in devices(server).partition("\n")[2]
         assert not list(tmp_path.glob("fleetrank-phones-*"))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fleet_rows import write_results
 
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.compute.child import Child
@@ -35,6 +36,15 @@ class Answer:
 
 
 Asked = Callable[..., Answer]
+
+
+@pytest.fixture(scope="package")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fleet that commands only read; a module whose tests need other rows has its own."""
+    root = tmp_path_factory.mktemp("fleet")
+    (root / "cluster.yaml").touch()
+    write_results(root / "results", n_samples=5)
+    return root
 
 
 @pytest.fixture

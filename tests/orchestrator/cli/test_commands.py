@@ -188,18 +188,6 @@ def test_a_sweep_whose_driver_died_is_stopped_in_every_list(stored, new_row, cap
         assert "`fleetrank results list`" in capsys.readouterr().err
 
 
-def test_results_are_verified_and_a_fault_is_named(stored, new_row, capsys) -> None:
-    assert run(["results", "verify"]) == 0
-    with stored.open_journal(SWEEP_ID) as journal:
-        journal.append(new_row(repeat=2, latency_p50_ns=1.0))
-    assert run(["results", "verify", "--repair"]) == 1
-    capsys.readouterr()
-    assert run(["results", "verify", SWEEP_ID]) == 1
-    err = capsys.readouterr().err
-    assert "repeat 3" in err
-    assert "latency_p50_ns" in err
-
-
 def test_results_are_exported_as_csv_json_and_parquet(stored, tmp_path, capsys) -> None:
     assert run(["results", "export"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
@@ -361,20 +349,6 @@ def test_every_command_that_reads_names_a_damaged_part(stored, command, is_cut, 
     err = capsys.readouterr().err
     assert f"{part.name} is damaged" in err
     assert "results verify --repair" in err
-
-
-def test_a_repair_makes_a_damaged_part_again_and_keeps_it(stored, capsys) -> None:
-    (part,) = stored.parts_folder(SWEEP_ID).iterdir()
-    part.write_bytes(part.read_bytes()[:-9])
-    assert run(["results", "verify"]) == 1
-    assert "results verify --repair" in capsys.readouterr().err
-    assert run(["results", "verify", "--repair"]) == 0
-    assert f"{part.name}.damaged" in capsys.readouterr().out
-    assert run(["results", "verify"]) == 0
-    assert sorted(path.name for path in part.parent.iterdir()) == [
-        part.name,
-        f"{part.name}.damaged",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_workload_that_does_not_exist_is_bad_usage(folder: Path) -> None:
+def test_a_workload_that_does_not_exist_or_of_no_tokens_is_bad_usage(folder: Path) -> None:
     done = call_inside(folder, folder, "models", "export", "stories260k", "--workload", "decode")
     assert done.returncode == 2
     assert has(done.stderr, "decode@512")
+    done = call_inside(folder, folder, "run", "resnet18", "--workload", "decode@64")
+    assert (done.returncode, "takes no tokens" in done.stderr) == (2, True)
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")

@@ -1,6 +1,5 @@
 """`predict` as it is typed."""
 
-import json
 from pathlib import Path
 
 import polars as pl
@@ -9,7 +8,6 @@ from fleet_rows import write_results
 from stored_part import write_part
 
 import fleetrank
-from fleetrank.orchestrator.cli.main import run
 
 KEY = "pixel-7/onnx/cpu/eager/fp32/b1/t1/afree/{}"
 
@@ -25,48 +23,29 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def _rows(
-    workspace: Path, capsys: pytest.CaptureFixture[str], *words: str
-) -> list[dict[str, object]]:
-    assert run(["predict", *words, "--json", "--workspace", str(workspace)]) == 0
-    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["rows"]
-    return found
-
-
-def test_more_coverage_and_fewer_models_are_options(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("--device", "pixel-7", "--runtime", "onnx", "--models", "resnet*", "--models", "d*")
-    rows = _rows(workspace, capsys, *words, "--coverage", "0.99", "--quantity", "memory")
+def test_more_coverage_and_fewer_models_are_options(asked) -> None:
+    chosen = "predict --device pixel-7 --runtime onnx --models resnet* --models d*"
+    rows = asked(f"{chosen} --coverage 0.99 --quantity memory --json").rows
     assert {row["model"] for row in rows} == {"resnet18", "resnet50", "densenet121", "deit_tiny"}
     (one,) = (row for row in rows if row["kind"] == "predicted")
     assert one["low_mib"] is None
     assert "more model" in str(one["reason"])
 
 
-def test_a_device_without_measurements_needs_a_configuration(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = _rows(workspace, capsys, "--device", "new", "--like", KEY)
+def test_a_device_without_measurements_needs_a_configuration(asked) -> None:
+    rows = asked("predict --device new --json --like", KEY).rows
     assert {row["kind"] for row in rows} == {"predicted"}
-    assert run(["predict", "--device", "pixel-8", "--workspace", str(workspace)]) == 4
-    assert "pixel-7" in capsys.readouterr().err
+    unknown = asked("predict --device pixel-8")
+    assert (unknown.code, "pixel-7" in unknown.err) == (4, True)
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "markdown", "latex"])
-def test_every_format_marks_what_is_predicted(
-    workspace: Path, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
-    words = ["predict", "--device", "pixel-7", "--format", form, "--workspace", str(workspace)]
-    assert run(words) == 0
-    assert "predicted" in capsys.readouterr().out
+def test_every_format_marks_what_is_predicted(asked, form: str) -> None:
+    assert "predicted" in asked(f"predict --device pixel-7 --format {form}").out
 
 
-def test_a_program_gets_the_same_figures(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = _rows(workspace, capsys, "--device", "pixel-7")
+def test_a_program_gets_the_same_figures(asked, workspace: Path) -> None:
     table = fleetrank.predict(workspace / "results", "pixel-7")
-    assert table.frame.to_dicts() == rows
+    assert table.frame.to_dicts() == asked("predict --device pixel-7 --json").rows
     narrowed = fleetrank.predict(workspace / "results", "new", like=KEY, coverage=0.5)
     assert set(narrowed.frame["k"]) == {0}

@@ -310,7 +310,6 @@ NUMBERS = {
     "serve": ("report", "serve", "--port"),
     "seed": ("report", "show", "flops", "--part", "frm", "--seed"),
     "prune": ("models", "export", "--max-size"),
-    "virtual": ("devices", "virtual", "--count"),
 }
 
 
@@ -329,40 +328,12 @@ def assert_ends(ended: Ended, *, base_cpu_s: float = 0) -> None:
     assert ended.cpu_s - base_cpu_s < MAX_CPU_S
 
 
-def _hostile_folder(folder: Path) -> None:
+def test_init_in_a_folder_of_hostile_files_ends_at_once(tmp_path, command) -> None:
+    folder = tmp_path / "w"
     folder.mkdir()
     os.mkfifo(folder / "README.md")
     _loop(folder / "cluster.yaml")
-
-
-def test_init_in_a_folder_of_hostile_files_ends_at_once(tmp_path, command) -> None:
-    folder = tmp_path / "w"
-    _hostile_folder(folder)
     assert_refused(command(tmp_path, "init", str(folder)))
-
-
-def _tables(workspace: Path) -> None:
-    _to("/dev/zero")(workspace / "t.csv")
-    (workspace / "m.toml").write_text(LAB_MAPPING)
-
-
-def _file(name: str, content: str) -> Callable[[Path], None]:
-    return lambda workspace: (workspace / name).write_text(content) and None
-
-
-NESTED, TABLE = "5,000 lists in lists", PLACES["table"][1]
-WHOLE: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
-    "init": (lambda workspace: _hostile_folder(workspace / "x"), ("init", "x"), ""),
-    "sweep": (_file("sweeps/t.yaml", SWEEPS[NESTED][0]), ("sweep", "plan", "t"), "nested"),
-    "models": (
-        _file("cards/t.toml", CARDS["900 lists in lists"][0]),
-        ("models", "show", "t"),
-        "nested",
-    ),
-    "devices": (_file("devices/t.yaml", DEVICES[NESTED][0]), ("devices", "check", "t"), "nested"),
-    "results": (_tables, TABLE, "t.csv"),
-}
-"""By command one case of a limit that belongs to a process: of nesting, of digits, of memory."""
 
 
 @pytest.fixture(scope="module")
@@ -371,12 +342,10 @@ def base_cpu_s(loaded_workspace: Path) -> float:
     return run_command(loaded_workspace, "sweep", "plan", "example").cpu_s
 
 
-@pytest.mark.parametrize("name", daily(WHOLE, "sweep"))
-def test_the_program_itself_refuses_at_once(name, workspace, base_cpu_s) -> None:
-    """Limits of nesting, digits and memory belong to a process: each command ends by itself."""
-    prepare, words, word = WHOLE[name]
-    prepare(workspace)
-    assert_refused(run_command(workspace, *words), word, base_cpu_s=base_cpu_s)
+def test_the_program_itself_refuses_at_once(workspace, base_cpu_s) -> None:
+    """Limits of nesting, digits and memory belong to a process: a command ends by itself."""
+    (workspace / "sweeps/t.yaml").write_text(SWEEPS["5,000 lists in lists"][0])
+    assert_refused(run_command(workspace, "sweep", "plan", "t"), "nested", base_cpu_s=base_cpu_s)
 
 
 def test_a_path_that_is_no_text_is_shown_escaped(workspace) -> None:

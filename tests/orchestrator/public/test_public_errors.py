@@ -114,7 +114,7 @@ CALLS = {"paths": _paths(), "values": _values(), "selections": _selections()}
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_results(tmp_path_factory.mktemp("public"))
+    return write_results(tmp_path_factory.mktemp("public"), n_samples=5)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")

@@ -130,28 +130,15 @@ def test_a_row_that_meets_a_full_disk_goes_out_when_there_is_room(
     assert [row["repeat"] for row in Journal(path).rows()] == [0, 1, 2]
 
 
-def _changed(path: Path, old: bytes, new: bytes) -> None:
-    content = path.read_bytes()
-    assert content.count(old) == 1
-    path.write_bytes(content.replace(old, new))
-
-
 def test_a_changed_value_is_no_row(path, new_row) -> None:
     with Journal(path) as journal:
         journal.append(new_row(load_ns=8675309))
         journal.append(new_row(repeat=1))
-    _changed(path, b"8675309", b"8675319")
+    path.write_bytes(path.read_bytes().replace(b"8675309", b"8675319"))
     assert [row["repeat"] for row in Journal(path).rows()] == [1]
     (problem,) = _problems(path)
     assert problem.line == 1
     assert "checksum" in problem.reason
-
-
-def test_a_line_with_a_damaged_checksum_is_no_row(path, new_row) -> None:
-    with Journal(path) as journal:
-        journal.append(new_row())
-    _changed(path, b'"checksum":', b'"chgcksum":')
-    assert list(Journal(path).rows()) == []
 
 
 def test_a_line_is_json_that_any_tool_reads(path, new_row) -> None:

@@ -11,7 +11,6 @@ from typing import Literal
 
 import pytest
 import short_measuring
-from tiny_onnx import save_foreign, save_huge, save_looping
 from world import call_inside
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
@@ -134,18 +133,3 @@ def folder(tmp_path: Path, onnx_file: Path) -> Folder:
     found.add_device("sim-a")
     found.add_device("sim-b")
     return found
-
-
-@pytest.fixture
-def foreign_onnx(tmp_path: Path) -> Path:
-    return save_foreign(tmp_path / "foreign.onnx")
-
-
-@pytest.fixture
-def huge_onnx(tmp_path: Path) -> Path:
-    return save_huge(tmp_path / "huge.onnx")
-
-
-@pytest.fixture
-def looping_onnx(tmp_path: Path) -> Path:
-    return save_looping(tmp_path / "loop.onnx")

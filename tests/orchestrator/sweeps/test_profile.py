@@ -42,31 +42,8 @@ def _profiles(folder) -> pl.DataFrame:
     return read_side(folder.root / "results", COMPONENT_TIMES)
 
 
-def _run(folder, spec: Path) -> list[object]:
-    events: list[object] = []
-    run_sweep(Workspace.at(folder.root), spec, _options(events))
-    return events
-
-
 def _options(events: list[object]) -> RunOptions:
     return RunOptions(is_inline=True, subscribers=[events.append])
-
-
-@pytest.mark.thorough
-def test_a_sweep_profiles_what_can_be_profiled_and_says_the_rest(folder, named: str) -> None:
-    spec = folder.write_spec([named], ["local-cpu", "sim-a"], repeats=1)
-    spec.write_text(spec.read_text() + "profile: true\n")
-    notices = [event.message for event in _run(folder, spec) if isinstance(event, Notice)]
-    assert any("no profile of named" in text and "sim-a" in text for text in notices)
-    measured, stored = folder.rows(), _profiles(folder)
-    assert len(measured) == 2, "the journal has the latencies alone"
-    assert set(stored["device"]) == {row["device"] for row in measured} - {"sim-a"}
-    assert set(stored["cell_key"]) < {row["cell_key"] for row in measured}
-    assert set(stored["repeat"]) == {0}
-    by_operator = folder.call("report", "show", "components", "--split", "operator", "--json")
-    assert "Conv" in by_operator.stdout, by_operator.stderr
-    queried = folder.call("query", "SELECT DISTINCT module FROM component_times", "--format", "csv")
-    assert "body.conv" in queried.stdout, queried.stderr
 
 
 def test_nothing_is_measured_where_nothing_can_be_profiled(folder, named: str) -> None:
@@ -79,35 +56,39 @@ def test_nothing_is_measured_where_nothing_can_be_profiled(folder, named: str) -
     assert folder.store.sweep_ids() == []
 
 
-@pytest.mark.thorough
-def test_a_resume_makes_the_profiles_that_are_missing(folder, named: str) -> None:
-    spec = folder.write_spec([named], ["local-cpu"], repeats=3)
+def test_a_sweep_profiles_what_it_can_and_a_resume_what_is_missing_or_failed(
+    folder, named: str
+) -> None:
+    spec = folder.write_spec([named], ["local-cpu", "sim-a"])
     spec.write_text(spec.read_text() + "profile: true\n")
-    _run(folder, spec)
-    measured = folder.rows()
-    forget_rows(folder.store, *folder.store.sweep_ids(), _is_profile_of(1))
-    kept = _profiles(folder)
-    assert set(kept["repeat"]) == {0, 2}
-    resume_sweep(Workspace.at(folder.root), None, _options([]))
-    assert set(_profiles(folder)["repeat"]) == {0, 1, 2}
-    assert _profiles(folder)[: kept.height].equals(kept)
-    assert folder.rows() == measured
-
-
-@pytest.mark.thorough
-def test_a_failed_profile_is_tried_again_when_asked(folder, named: str) -> None:
-    spec = folder.write_spec([named], ["local-cpu"], repeats=1)
-    spec.write_text(spec.read_text() + "profile: true\n")
-    _run(folder, spec)
-    results = folder.root / "results"
-    row = {name: _profiles(folder)[name][0] for name in OF_MEASUREMENTS}
-    broken = {"status": "failed", "error_kind": "crashed", "error_is_transient": False}
+    events: list[object] = []
+    run_sweep(Workspace.at(folder.root), spec, _options(events))
+    notices = [event.message for event in events if isinstance(event, Notice)]
+    assert any("no profile of named" in text and "sim-a" in text for text in notices)
+    measured, stored = folder.rows(), _profiles(folder)
+    assert len(measured) == 4, "the journal has the latencies alone"
+    assert set(stored["device"]) == {row["device"] for row in measured} - {"sim-a"}
+    assert set(stored["cell_key"]) < {row["cell_key"] for row in measured}
+    by_operator = folder.call("report", "show", "components", "--split", "operator", "--json")
+    assert "Conv" in by_operator.stdout, by_operator.stderr
+    queried = folder.call("query", "SELECT DISTINCT module FROM component_times", "--format", "csv")
+    assert "body.conv" in queried.stdout, queried.stderr
     (sweep_id,) = folder.store.sweep_ids()
-    forget_rows(folder.store, sweep_id, _is_profile_of(0))
-    append_side(results, COMPONENT_TIMES, [row | broken], sweep_id=sweep_id)
+    forget_rows(folder.store, sweep_id, _is_profile_of(1))
+    kept = _profiles(folder)
     resume_sweep(Workspace.at(folder.root), None, _options([]))
-    assert set(_profiles(folder)["status"]) == {"failed"}
-    again = replace(_options([]), retries_failed=True)
-    resume_sweep(Workspace.at(folder.root), None, again)
-    assert set(_profiles(folder)["status"]) == {"failed", "ok"}
-    assert set(_profiles(folder)["attempt"]) == {0, 1}
+    assert set(_profiles(folder)["repeat"]) == {0, 1}
+    assert _profiles(folder)[: kept.height].equals(kept)
+    forget_rows(folder.store, sweep_id, _is_profile_of(1))
+    row = {name: kept[name][0] for name in OF_MEASUREMENTS} | {"repeat": 1}
+    broken = {"status": "failed", "error_kind": "crashed", "error_is_transient": False}
+    append_side(folder.root / "results", COMPONENT_TIMES, [row | broken], sweep_id=sweep_id)
+    for options, statuses in (
+        (_options([]), {"failed"}),
+        (replace(_options([]), retries_failed=True), {"failed", "ok"}),
+    ):
+        resume_sweep(Workspace.at(folder.root), None, options)
+        found = _profiles(folder).filter(pl.col("repeat") == 1)
+        assert set(found["status"]) == statuses
+    assert set(found["attempt"]) == {0, 1}
+    assert folder.rows() == measured

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import psutil
 import pytest
+from tiny_onnx import save_foreign
 
 from fleetrank.analysis.stored.replica_runs import REPLICA_RUNS
 from fleetrank.analysis.stored.side_tables import read_side
@@ -59,28 +60,6 @@ def test_the_command_compares_sets_with_one_process(folder) -> None:
     assert folder.call("report", "show", "scaling", "--part", "replicas", "--json").returncode == 0
 
 
-@pytest.mark.thorough
-def test_a_sweep_runs_sets_where_it_can_and_says_the_rest(folder) -> None:
-    events: list[object] = []
-    run_sweep(
-        Workspace.at(folder.root),
-        _spec(folder, ["local-cpu", "sim-a"], repeats=1),
-        _options(events),
-    )
-    notices = [event.message for event in events if isinstance(event, Notice)]
-    refused = [text for text in notices if "one process" in text]
-    assert len(refused) == 2
-    assert all("sim-a" in text for text in refused)
-    assert any("m0 in 2 processes on" in text for text in notices)
-    stored = _runs(folder)
-    assert set(stored["device"]) == {row["device"] for row in folder.rows()} - {"sim-a"}
-    assert set(stored["status"]) == {"ok"}
-    n_cpus = len(os.sched_getaffinity(0))
-    two = stored.filter(pl.col("n_replicas") == 2)
-    assert set(two["core_use"]) <= ({"own", "siblings"} if n_cpus >= 2 else {"shared"})
-    assert two["given_cpus"].to_list() == two["cpus"].to_list()
-
-
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -101,36 +80,32 @@ def test_what_has_no_sets_is_refused_before_anything_is_measured(
 
 
 @pytest.mark.thorough
-def test_a_stop_leaves_the_other_sets_to_a_resume(folder) -> None:
+def test_a_stop_leaves_the_other_sets_to_a_resume_and_a_set_that_fails_has_its_reason(
+    folder, tmp_path: Path
+) -> None:
     def stop(event: object) -> None:
         if isinstance(event, Notice) and "[set 1/4]" in event.message:
             os.kill(os.getpid(), signal.SIGINT)
 
-    options = RunOptions(is_inline=True, subscribers=[stop])
-    outcome = run_sweep(Workspace.at(folder.root), _spec(folder, ["local-cpu"]), options)
-    assert outcome.is_interrupted
-    assert (outcome.n_ok, outcome.n_missing) == (2, 0), "every latency is measured"
-    ok = _runs(folder).filter(pl.col("status") == "ok")
-    assert 1 <= ok["set_id"].n_unique() < 4
-    resume_sweep(Workspace.at(folder.root), None, _options([]))
-    ok = _runs(folder).filter(pl.col("status") == "ok")
-    assert ok.select("n_replicas", "repeat").n_unique() == 4
-
-
-@pytest.mark.thorough
-def test_a_set_that_fails_is_stored_with_its_reason_and_the_rest_goes_on(
-    folder, foreign_onnx: Path
-) -> None:
-    folder.add_model("foreign", foreign_onnx)
+    folder.add_model("foreign", save_foreign(tmp_path / "foreign.onnx"))
     spec = folder.write_spec(["foreign", "m0"], ["local-cpu"], repeats=1)
     spec.write_text(spec.read_text() + SETS)
-    outcome = run_sweep(Workspace.at(folder.root), spec, _options([]))
+    options = RunOptions(is_inline=True, subscribers=[stop])
+    outcome = run_sweep(Workspace.at(folder.root), spec, options)
+    assert outcome.is_interrupted
+    assert (outcome.n_ok, outcome.n_failed, outcome.n_missing) == (1, 1, 1), "every latency"
+    assert 1 <= _runs(folder)["set_id"].n_unique() < 4
+    events: list[object] = []
+    outcome = resume_sweep(Workspace.at(folder.root), None, _options(events))
     assert outcome.n_sets_failed == 2
-    stored = _runs(folder)
-    failed = stored.filter(pl.col("model") == "foreign")
+    levels = [one.level for one in events if isinstance(one, Notice) and "[set " in one.message]
+    assert sorted(levels) == ["info", "info", "warning"]
+    failed = _runs(folder).filter(pl.col("model") == "foreign")
     assert set(failed["status"]) == {"failed"}
     assert failed["error_message"].null_count() == 0
-    assert set(stored.filter(pl.col("model") == "m0")["status"]) == {"ok"}
+    ok = _runs(folder).filter(pl.col("status") == "ok")
+    assert set(ok["model"]) == {"m0"}
+    assert set(ok["n_replicas"]) == {1, 2}
 
 
 def test_the_plan_says_how_many_sets_and_which_do_not_fit(folder) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from small_lab import SmallLab
-from waiting import ended, start, wait_for_failure, wait_for_repeats, wait_until
+from waiting import ended, start, wait_for_repeats, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -58,20 +58,6 @@ def test_a_device_that_another_user_has_is_waited_for_and_given_back(folder, lab
 
 
 @pytest.mark.thorough
-def test_without_patience_it_is_left_out_with_the_reason(folder, lab) -> None:
-    add_device(folder, lab, limit_s=0.0)
-    folder.write_spec(["m0"], ["sim-a", "sim-b"], repeats=1)
-    lab.give_to("ann")
-    folder.call("sweep", "run", "t", "--inline")
-    assert [(row["device"], row["status"]) for row in folder.rows()] == [("sim-b", "ok")]
-    assert "used by ann" in (waits(folder)["sim-a"] or "")
-    lab.free()
-    assert folder.call("sweep", "resume", "--inline").returncode == 0
-    assert len(folder.rows()) == 2
-    assert lab.user is None
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_sweep_that_is_ended_gives_it_back(folder, lab, number: int) -> None:
     """A process, because another one must release what a killed one reserved."""
@@ -84,26 +70,6 @@ def test_a_sweep_that_is_ended_gives_it_back(folder, lab, number: int) -> None:
     ended(process)
     wait_until(lambda: lab.user is None, "the place to be free")
     assert lab.calls[-1] == "release"
-
-
-@pytest.mark.thorough
-def test_a_place_taken_away_in_the_middle_is_one_failed_attempt(folder, lab) -> None:
-    add_device(folder, lab, duration_s=8.0)
-    folder.write_spec(["m0"], ["sim-a"], repeats=2)
-    process = start(folder, "--inline")
-    wait_for_repeats(process, 1, "RepeatStarted")
-    # Before the repeat has begun, the device would only wait.
-    n_renewed = lab.calls.count("renew")
-    wait_until(lambda: lab.calls.count("renew") > n_renewed + 2, "renewals in the repeat")
-    lab.give_to("ann")
-    wait_for_failure(process)
-    lab.free()
-    code, error = ended(process)
-    assert code == 0, error
-    rows = folder.rows()
-    assert [row["status"] for row in rows] == ["failed", "ok", "ok"]
-    assert rows[0]["error_kind"] == "device_lost"
-    assert "used by ann" in str(rows[0]["error_message"])
 
 
 def test_a_command_for_one_device_reserves_it_too(folder, lab) -> None:

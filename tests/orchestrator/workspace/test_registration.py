@@ -84,33 +84,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     subprocess.run(kill, check=False, timeout=30, capture_output=True)
 
 
-@pytest.mark.thorough
-def test_an_option_given_once_stays_when_the_phone_is_registered_anew(desk: Desk) -> None:
-    device = desk.register(options={"max_wait_s": 5.0})
-    assert desk.register(device).options["max_wait_s"] == 5.0
-    assert desk.register(device, options={"max_wait_s": 7.0}).options["max_wait_s"] == 7.0
-
-
-@pytest.mark.thorough
-def test_a_phone_is_the_same_at_another_server(desk: Desk) -> None:
-    port = desk.bench.phone.server.port
-    device = desk.register(options={"adb_server": f"localhost:{port}"})
-    assert device.options["adb_server"] == f"localhost:{port}"
-    assert desk.desk.check(device) == ()
-    moved = desk.register(device)
-    assert moved.name == device.name
-    assert "adb_server" not in moved.options
-    with pytest.raises(NothingToDoError, match="localhost:1"):
-        desk.register(device, options={"adb_server": "localhost:1"})
-
-
-@pytest.mark.thorough
-def test_two_phones_of_a_model_are_told_apart(desk: Desk) -> None:
-    other = DeviceFile(name="pixel-8", kind="cpu")
-    assert desk.register().name == "pixel-8"
-    assert desk.register(other).name == "pixel-8-2"
-
-
 def test_an_option_no_phone_has_is_refused_by_name(desk: Desk) -> None:
     with pytest.raises(NothingToDoError, match="no option 'max_wait'") as caught:
         desk.register(options={"max_wait": 5.0})
@@ -143,7 +116,8 @@ def test_checking_a_phone_finds_another_one_at_its_address(desk: Desk) -> None:
 
 
 def test_a_phone_in_use_stays_and_a_removed_one_has_what_a_crash_left_restored(desk: Desk) -> None:
-    device, phone = desk.register(), desk.bench.phone
+    device, phone = desk.register(DeviceFile(name="pixel-8", kind="cpu")), desk.bench.phone
+    assert device.name == "pixel-8-2", "the other device of the model's name keeps it"
     with (
         phone_lease(str(device.options["unit_hash"])),
         pytest.raises(FleetError, match="in use"),
@@ -195,3 +169,13 @@ def test_a_phone_without_any_program_is_refused_with_what_to_give(
     with pytest.raises(UnsupportedError, match=f"benchmark_model .*{', '.join(abis)}") as caught:
         phone.options({})
     assert re.search(f"{says}.*`tool=benchmark_model=PATH`", caught.value.remedy)
+
+
+def test_an_option_given_once_stays_when_the_phone_is_registered_anew(tmp_path: Path) -> None:
+    """But not its server, at which the phone need not be any more."""
+    before = {"benchmark_model": "0" * 64, "max_wait_s": 5.0, "settle_s": 3.0, "adb_server": "b:1"}
+    request = RegistrationRequest(address="S", options={"settle_s": 4.0})
+    facts = facts_of_sections({}, has_exit_codes=True)
+    phone = NewPhone(request=request, found=facts, store=ProgramStore(tmp_path), say=print)
+    found = phone.options(before)
+    assert [found.get(name) for name in before] == ["0" * 64, 5.0, 4.0, None]

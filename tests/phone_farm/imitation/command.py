@@ -50,12 +50,6 @@ class Surroundings:
         return float(self._property("ro.fleetrank.slowness")) * highest / allowed
 
     @property
-    def slow_operators(self) -> dict[str, float]:
-        """How many times as long a type of TFLite operators takes; only those that are slow."""
-        words = (self._root / ".phone/slow_operators").read_text().split()
-        return {name: float(factor) for name, factor in zip(words[::2], words[1::2], strict=True)}
-
-    @property
     def takes_time(self) -> bool:
         """Whether computed times also pass: the battery of an unplugged phone drains in them."""
         mark = self._root / ".phone/real_time"
@@ -97,16 +91,12 @@ class ImitatedOutput:
 
     Attributes:
         text: for standard output.
-        other_version: the same run in the words of another version; it has no result file.
         log: lines for the phone's log, without stamp and tag.
-        other_log: the same lines in the words of another version.
         result: content of the result file.
     """
 
     text: str = ""
-    other_version: str = ""
     log: tuple[str, ...] = ()
-    other_log: tuple[str, ...] = ()
     result_path: str | None = None
     result: bytes | None = None
     exit_code: int = 0
@@ -142,9 +132,7 @@ def _emit(result: ImitatedOutput, surroundings: Surroundings) -> int:
     text, log = result.text, result.log
     if fault is Fault.GARBAGE_OUTPUT:
         return _emit_garbage(result)
-    if fault is Fault.OTHER_VERSION:
-        text, log = result.other_version, result.other_log
-    elif fault is not None:
+    if fault is not None:
         text, log = text[: len(text) // 2], log[: len(log) // 2]
     if log:
         surroundings.log(LOG_TAG, log)

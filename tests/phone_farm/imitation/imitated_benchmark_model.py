@@ -1,8 +1,8 @@
 """Stands in for LiteRT's `benchmark_model`.
 
-Source: tflite/tools/benchmark/benchmark_model.cc and benchmark_tflite_model.cc of LiteRT 2; the
-other version is TensorFlow 1.15. In real mode it prints how many kernels the delegate has: the
-interpreter's Python interface does not report the share of nodes.
+Source: tflite/tools/benchmark/benchmark_model.cc and benchmark_tflite_model.cc of LiteRT 2. In
+real mode it prints how many kernels the delegate has: the interpreter's Python interface does not
+report the share of nodes.
 """
 
 import os
@@ -73,13 +73,12 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ImitatedOutput:
     try:
         with open_inference(spec, surroundings) as inference:
             done = _measure(inference, flags, model)
-        profile, old_profile = _profiles(flags, backend, done, surroundings)
+        profile = _profile(flags, backend, done)
     except (FleetError, OSError, ValueError) as error:
         return _failed(heading, f"Failed to load model {surroundings.shown(str(error))}")
     placed = heading + _placement(backend, inference.delegate_kernels)
     return ImitatedOutput(
-        text=placed + _report("benchmark_model", done, flags) + profile,
-        other_version=_report("benchmark_model_1_15", done, flags) + old_profile,
+        text=placed + _report(done, flags) + profile,
         result_path=flags["result_file_path"] or None,
         result=_message(done),
     )
@@ -184,39 +183,29 @@ def _placement(backend: str, kernels: int | None) -> str:
     )
 
 
-def _report(name: str, done: _Run, flags: dict[str, str]) -> str:
-    """The text of one version; TensorFlow 1.15 has no percentiles."""
-    warmup, timed = describe_us(done.warmup_us), describe_us(done.timed_us)
+def _report(done: _Run, flags: dict[str, str]) -> str:
     return text_of(
-        name,
+        "benchmark_model",
         **flags,
         model_mb=done.model_mb,
         init_us=done.init_us,
         init_ms=done.init_us / 1000,
         first_us=done.warmup_us[0] if done.warmup_us else 0,
-        warmup=warmup,
-        old_warmup=warmup.partition(" p5=")[0],
+        warmup=describe_us(done.warmup_us),
         warmup_mean_us=_mean(done.warmup_us),
-        timed=timed,
-        old_timed=timed.partition(" p5=")[0],
+        timed=describe_us(done.timed_us),
         mean_us=_mean(done.timed_us),
         init_mb=done.init_mb,
         overall_mb=done.overall_mb,
     )
 
 
-def _profiles(
-    flags: dict[str, str], backend: str, done: _Run, surroundings: Surroundings
-) -> tuple[str, str]:
-    """The times of operators at the end of the text, of this version and of TensorFlow 1.15."""
+def _profile(flags: dict[str, str], backend: str, done: _Run) -> str:
+    """The times of operators at the end of the text."""
     if flags[_PROFILED] != "true":
-        return "", ""
-    nodes, slow = nodes_of(Path(flags["graph"])), surroundings.slow_operators
+        return ""
     delegate = None if backend == "builtin" else _DELEGATES[backend][1]
-    return (
-        profile_text(nodes, done.timed_us, delegate=delegate, slow=slow),
-        profile_text(nodes, done.timed_us, delegate=None, slow=slow, is_old=True),
-    )
+    return profile_text(nodes_of(Path(flags["graph"])), done.timed_us, delegate=delegate)
 
 
 def _message(done: _Run) -> bytes | None:
@@ -241,4 +230,4 @@ def _mean(times_us: Sequence[int]) -> float:
 
 def _failed(heading: str, why: str) -> ImitatedOutput:
     text = f"{heading}ERROR: {why}\nERROR: Benchmarking failed.\n"
-    return ImitatedOutput(text=text, other_version=text, exit_code=1)
+    return ImitatedOutput(text=text, exit_code=1)

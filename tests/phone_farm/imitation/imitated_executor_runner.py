@@ -1,7 +1,7 @@
 """Stands in for ExecuTorch's `executor_runner` on Android: all its output goes to the log.
 
-Source: examples/portable/executor_runner/executor_runner.cpp of ExecuTorch 1.x; the other version
-prints no single executions. The outputs that `--print_output` asks for are not printed.
+Source: examples/portable/executor_runner/executor_runner.cpp of ExecuTorch 1.x. The outputs that
+`--print_output` asks for are not printed.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ImitatedOutput:
         argv=tuple(argv),
     )
     if (refusal := _refusal(model)) is not None:
-        return ImitatedOutput(log=(refusal,), other_log=(refusal,), exit_code=_ABORTED)
+        return ImitatedOutput(log=(refusal,), exit_code=_ABORTED)
     count = int(flags["num_executions"])
     try:
         with open_inference(spec, surroundings) as inference:
@@ -47,7 +47,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ImitatedOutput:
             times_ns = [inference.run() for _ in range(count)]
     except (FleetError, OSError) as error:
         refusal = f"Loading of method forward failed with status 0x20: {error}"
-        return ImitatedOutput(log=(refusal,), other_log=(refusal,), exit_code=_ABORTED)
+        return ImitatedOutput(log=(refusal,), exit_code=_ABORTED)
     heading = (
         f"Resetting threadpool with num threads = {spec.threads}",
         f"Model file {shown} is loaded.",
@@ -60,10 +60,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ImitatedOutput:
         for number, time_ns in enumerate(times_ns, start=1)
     )
     loaded = f"Model loaded in {load_ns / 1e6:f} ms."
-    return ImitatedOutput(
-        log=(*heading, loaded, *iterations, closing, "1 outputs: "),
-        other_log=(*heading, "Method loaded.", closing, "1 outputs: "),
-    )
+    return ImitatedOutput(log=(*heading, loaded, *iterations, closing, "1 outputs: "))
 
 
 def _refusal(model: Path) -> str | None:

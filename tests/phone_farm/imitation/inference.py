@@ -14,7 +14,6 @@ from typing import Protocol
 
 from fleetrank.device_agents.errors import UnsupportedError
 from phone_farm.imitation.command import Surroundings
-from phone_farm.imitation.operators import nodes_of, slowdown
 
 FASTEST_NS, SLOWEST_NS = 2e6, 40e6
 """Canned latencies of one thread on the fastest phone are between these, uniform in the log:
@@ -91,7 +90,6 @@ class CannedInference:
             * _BACKEND_FACTORS.get(spec.backend, 1.0)
             * max(1, spec.threads) ** -_THREAD_EXPONENT
             * math.exp(self._rng.gauss(0.0, _PROCESS_NOISE))
-            * _slowdown(spec, surroundings)
         )
         self._is_first = True
         self.delegate_kernels: int | None = None
@@ -111,13 +109,6 @@ class CannedInference:
     def peak_bytes(self) -> int:
         """Growth of the peak resident set since the start."""
         return self.load_bytes * 3 // 2
-
-
-def _slowdown(spec: InferenceSpec, surroundings: Surroundings) -> float:
-    slow = surroundings.slow_operators
-    if not slow or spec.runtime != "tflite":
-        return 1.0
-    return slowdown(nodes_of(spec.model), slow)
 
 
 class RealInference:

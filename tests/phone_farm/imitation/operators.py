@@ -1,16 +1,16 @@
 """The operators of a `.tflite` file, and their times as `benchmark_model` prints them.
 
 The nodes and the names are the file's own. The times share out a canned latency: by the kind of
-operator, by the node's name, and by what is slow on the phone.
+operator and by the node's name.
 
-Source of the text: stats_calculator.cc of TensorFlow 2.19 with columns of 40 characters and
-1.15 with columns of 24, profile_summary_formatter.cc; of the FlatBuffer: schema.fbs of LiteRT.
+Source of the text: stats_calculator.cc of TensorFlow 2.19 with columns of 40 characters,
+profile_summary_formatter.cc; of the FlatBuffer: schema.fbs of LiteRT.
 """
 
 import hashlib
 import random
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,11 +48,12 @@ class Node:
     type: str
     outputs: tuple[str, ...]
 
-    def weight(self, slow: Mapping[str, float]) -> float:
+    @property
+    def weight(self) -> float:
         """How much of an inference it takes, compared with the other nodes."""
         digest = hashlib.sha256("".join(self.outputs).encode()).digest()
         own = 0.5 + int.from_bytes(digest[:4], "big") / 2**32
-        return _HEAVY.get(self.type, 1.0) * own * slow.get(self.type, 1.0)
+        return _HEAVY.get(self.type, 1.0) * own
 
 
 def nodes_of(path: Path) -> tuple[Node, ...]:
@@ -65,11 +66,6 @@ def nodes_of(path: Path) -> tuple[Node, ...]:
         return _nodes(path.read_bytes())
     except (struct.error, IndexError, StopIteration) as error:
         raise ValueError(f"{path.name} has no operators: {error}") from error
-
-
-def slowdown(nodes: Sequence[Node], slow: Mapping[str, float]) -> float:
-    """How many times as long an inference takes where these types are slow."""
-    return sum(node.weight(slow) for node in nodes) / sum(node.weight({}) for node in nodes)
 
 
 def _nodes(data: bytes) -> tuple[Node, ...]:
@@ -98,42 +94,30 @@ class _Row:
     us: int
 
 
-def profile_text(
-    nodes: Sequence[Node],
-    timed_us: Sequence[int],
-    *,
-    delegate: str | None,
-    slow: Mapping[str, float],
-    is_old: bool = False,
-) -> str:
+def profile_text(nodes: Sequence[Node], timed_us: Sequence[int], *, delegate: str | None) -> str:
     """What the program prints at its end.
 
     Args:
         nodes: of `nodes_of`.
         timed_us: of the timed runs.
         delegate: the type of the delegate's node, which takes all nodes; `None` without one.
-            XNNPACK reports its own operators, in newer versions.
-        slow: how many times as long a type of nodes takes on this phone.
-        is_old: the form of TensorFlow 1.15: narrow columns, and one more for the start.
+            XNNPACK reports its own operators.
     """
     mean_us = sum(timed_us) / len(timed_us)
     noise = random.Random(str(timed_us))
-    weights = [node.weight(slow) * noise.uniform(0.97, 1.03) for node in nodes]
+    weights = [node.weight * noise.uniform(0.97, 1.03) for node in nodes]
     times_us = [round(_SHARE * mean_us * weight / sum(weights)) for weight in weights]
-    heading = "" if is_old else "INFO: "
     return (
-        f"{heading}Profiling Info for Benchmark Initialization:\n"
-        f"{_table([_Row(type='AllocateTensors', name='AllocateTensors/0', us=900)], 1, is_old)}"
-        f"{heading}Operator-wise Profiling Info for Regular Benchmark Runs:\n"
-        f"{_table(_rows(nodes, times_us, delegate, is_old=is_old), len(timed_us), is_old)}"
+        "INFO: Profiling Info for Benchmark Initialization:\n"
+        f"{_table([_Row(type='AllocateTensors', name='AllocateTensors/0', us=900)], 1)}"
+        "INFO: Operator-wise Profiling Info for Regular Benchmark Runs:\n"
+        f"{_table(_rows(nodes, times_us, delegate), len(timed_us))}"
     )
 
 
-def _rows(
-    nodes: Sequence[Node], times_us: Sequence[int], delegate: str | None, *, is_old: bool
-) -> list[_Row]:
+def _rows(nodes: Sequence[Node], times_us: Sequence[int], delegate: str | None) -> list[_Row]:
     names = [f"[{', '.join(node.outputs)}]:{place}" for place, node in enumerate(nodes)]
-    if delegate is None or is_old:
+    if delegate is None:
         timed = zip(nodes, names, times_us, strict=True)
         return [_Row(type=node.type, name=name, us=us) for node, name, us in timed]
     if delegate != "TfLiteXNNPackDelegate":
@@ -149,12 +133,12 @@ def _rows(
     ]
 
 
-def _table(rows: Sequence[_Row], runs: int, is_old: bool) -> str:
+def _table(rows: Sequence[_Row], runs: int) -> str:
     total_us = max(1, sum(row.us for row in rows))
     slowest = sorted(rows, key=lambda row: -row.us)[:_TOP]
     return (
-        _titled("Run Order", rows, total_us, is_old=is_old)
-        + _titled("Top by Computation Time", slowest, total_us, is_old=is_old)
+        _titled("Run Order", rows, total_us)
+        + _titled("Top by Computation Time", slowest, total_us)
         + f"Number of nodes executed: {len(rows)}\n"
         f"Timings (microseconds): count={runs} curr={total_us}\n"
         "Memory (bytes): count=0\n"
@@ -162,22 +146,19 @@ def _table(rows: Sequence[_Row], runs: int, is_old: bool) -> str:
     )
 
 
-def _titled(title: str, rows: Sequence[_Row], total_us: int, *, is_old: bool) -> str:
+def _titled(title: str, rows: Sequence[_Row], total_us: int) -> str:
     line = "=" * 30
-    width = 24 if is_old else 40
-    start = f"\t{'[start]':>17}" if is_old else ""
     text = [
         f"{line} {title} {line}",
-        f"\t{'[node type]':>{width}}{start}\t{'[first]':>9}\t{'[avg ms]':>9}\t{'[%]':>8}"
+        f"\t{'[node type]':>40}\t{'[first]':>9}\t{'[avg ms]':>9}\t{'[%]':>8}"
         f"\t{'[cdf%]':>8}\t{'[mem KB]':>10}\t{'[times called]':>9}\t[Name]",
     ]
     before_us = 0
     for row in rows:
-        began = f"\t{before_us / 1000:>17.3f}" if is_old else ""
         before_us += row.us
         share, so_far = 100 * row.us / total_us, 100 * before_us / total_us
         text.append(
-            f"\t{row.type:>{width}}{began}\t{row.us / 1000:>9.3f}\t{row.us / 1000:>9.3f}"
+            f"\t{row.type:>40}\t{row.us / 1000:>9.3f}\t{row.us / 1000:>9.3f}"
             f"\t{share:>7.3f}%\t{so_far:>7.3f}%\t{0:>10.3f}\t{1:>9}\t{row.name}"
         )
     return "\n".join(text) + "\n\n"

@@ -406,7 +406,6 @@ def test_the_fastest_of_several_is_named_on_every_platform(make_grid) -> None:
     assert make_table("pairs/fastest", frame, Selection()).frame.height == 4
 
 
-@pytest.mark.thorough
 def test_the_gap_that_is_kept_is_larger_where_devices_disagree(make_attempts) -> None:
     quiet, loud = (
         faster(session_of(fleet(make_attempts, spread=spread), source="here"), "m0", "m1")
@@ -419,7 +418,6 @@ def test_the_gap_that_is_kept_is_larger_where_devices_disagree(make_attempts) ->
     assert loud.gap_needed is None or loud.gap_needed > quiet.gap_needed
 
 
-@pytest.mark.thorough
 def test_the_open_platform_with_most_users_comes_next(make_attempts) -> None:
     frame = fleet(make_attempts, missing={("p0", 0), ("p1", 0)}, spread=0.1)
     shares = {"p0": 10, "p1": 60, "p2": 30}

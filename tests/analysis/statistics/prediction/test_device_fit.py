@@ -188,6 +188,11 @@ def test_what_is_needed_is_what_makes_the_interval_finite():
     ("n_devices", "k"), daily([(12, 0), (12, 5), (4, 5), (12, 10), (1, 12)], (1, 12))
 )
 def test_ninety_per_cent_is_ninety_per_cent(n_devices, k, heavy):
+    """The interval ends at a known share of the calibration; few devices cannot divide it finer.
+
+    The value to predict has a weight of its own, so its share is at most that weight too large:
+    with 12 devices and no measured model, 0.91 of the calibration holds between 0.91 and 0.99.
+    """
     held = []
     for seed in range(120):
         rng = np.random.default_rng(seed)
@@ -195,7 +200,10 @@ def test_ninety_per_cent_is_ninety_per_cent(n_devices, k, heavy):
         given = hidden(logs, k, rng)
         found, is_open = predict_device(given, 0.9, rng), np.isnan(given.own)
         held.append(((found.low <= logs[:, -1]) & (logs[:, -1] <= found.high))[is_open].mean())
-    assert 0.87 <= np.mean(held) <= 0.97
+    weight = 1 / (found.n_groups * (found.k + 1))
+    share = min(1 - 0.75 * 0.1, (0.9 + 1 - weight) / 2)
+    chance = 3 * np.std(held) / np.sqrt(len(held))
+    assert 0.9 - chance <= np.mean(held) <= share + weight + chance
 
 
 @pytest.mark.slow

@@ -422,8 +422,10 @@ def test_a_flag_the_build_does_not_know_is_refused_though_it_ends_well() -> None
     [
         (text_of("full_delegation_refused"), 1, UnsupportedError, ""),
         (text_of("bad_model"), 1, BadArtifactError, ""),
+        ("ERROR: Failed to load model /m.tflite", 1, BadArtifactError, ""),
         ("ERROR: Didn't find op for builtin opcode 'ADD' version '5'", 1, UnsupportedError, ""),
-        ("terminate called after throwing std::bad_alloc", 134, OutOfMemoryError, ""),
+        ("terminate called after throwing std::bad_alloc", 134, OutOfMemoryError, "SIGABRT"),
+        ("Failed to apply GPU delegate", 134, UnsupportedError, "SIGABRT"),
         ("ERROR: Benchmarking failed.", 1, CrashedError, ""),
         ("Segmentation fault", 139, CrashedError, ""),
         ("Killed", 137, KilledError, ""),

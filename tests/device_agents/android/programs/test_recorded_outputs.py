@@ -7,8 +7,7 @@ import pytest
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
 from fleetrank.device_agents.android.programs.program_output import ProgramCall, ProgramOutput
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.errors import BadArtifactError, CrashedError, UnsupportedError
-from fleetrank.foundation.errors import FleetError
+from fleetrank.device_agents.errors import CrashedError, UnsupportedError
 from fleetrank.foundation.vocabulary import MemoryMetric
 
 DATA = Path(__file__).parents[3] / "data" / "benchmark_model_2020"
@@ -50,11 +49,6 @@ def test_a_run_on_the_cpu_has_its_latency_and_its_memory(
     assert reading.run_peak_memory_bytes == round(peak_mib * 2**20)
 
 
-def test_operators_are_read_from_a_profiled_run() -> None:
-    profile = read("profiling", "--enable_op_profiling=true").profile
-    assert len(profile.kernels) == 3
-
-
 @pytest.mark.parametrize(
     ("name", "flag"),
     [
@@ -92,37 +86,6 @@ def test_a_part_without_a_count_of_nodes_is_no_proof(name: str, flag: str, backe
         )
 
 
-def test_the_whole_model_on_nnapi_is_refused_by_the_program() -> None:
-    with pytest.raises(UnsupportedError, match="CPU fallback"):
-        read("nnapi_full", "--use_nnapi=true", "--require_full_delegation=true")
-
-
 def test_a_program_that_ends_by_a_signal_is_reported_with_it() -> None:
     with pytest.raises(CrashedError, match="SIGABRT"):
         read("gpu", "--use_gpu=true")
-
-
-@pytest.mark.parametrize(
-    "words", ["Failed to apply GPU delegate", "Could not open libEGL", "std::bad_alloc"]
-)
-def test_a_signal_is_reported_whatever_the_program_said_before_it(words: str) -> None:
-    output = recorded("gpu", "--use_gpu=true")
-    said = ProgramOutput(
-        run=output.run, exit_code=134, stdout=output.stdout, stderr=f"{words}\n{output.stderr}"
-    )
-    with pytest.raises(FleetError, match="SIGABRT"):
-        BenchmarkModel().read(said)
-
-
-@pytest.mark.parametrize(
-    ("name", "error"),
-    [
-        ("bad", BadArtifactError),
-        ("missing", BadArtifactError),
-        ("cut", CrashedError),
-        ("nograph", CrashedError),
-    ],
-)
-def test_a_file_that_cannot_run_is_a_typed_error(name: str, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        read(name)

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from daily import daily
 from hostile_pt2 import mutated, rewrite
 
 from fleetrank.device_agents.errors import BadArtifactError
@@ -19,7 +20,7 @@ from fleetrank.device_agents.runtimes.pt2_program import checked_program, checke
 from fleetrank.device_agents.runtimes.pt2_scan import copy_checked
 
 MUTATIONS = 400
-"""Of each of two archives, with strict reading and without; some 3 s in all."""
+"""Of each of two archives, with strict reading and without; `make test` takes a quarter."""
 
 SAMPLES = "data/sample_inputs/model.pt"
 """Written again as an archive: compared member by member."""
@@ -99,16 +100,17 @@ def archives(pt2_file: Path, tmp_path: Path) -> list[bytes]:
     return [pt2_file.read_bytes(), other.read_bytes()]
 
 
+@pytest.mark.parametrize("n", daily([MUTATIONS // 4, MUTATIONS], MUTATIONS // 4))
 @pytest.mark.parametrize("is_strict", [True, False])
 def test_what_is_admitted_reads_alike_in_both_readers(
-    is_strict: bool, archives: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    n: int, is_strict: bool, archives: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _file: None)  # the disk is not in question
     if not is_strict:
         monkeypatch.setattr(pt2_scan, "check_layout", lambda _file: None)
-    found = campaign(archives, range(2 * MUTATIONS), tmp_path, is_strict=is_strict)
-    assert found[True] > (5 if is_strict else 50), "too few were admitted to show anything"
-    assert found[False] > 100
+    found = campaign(archives, range(2 * n), tmp_path, is_strict=is_strict)
+    assert found[True] > (2 if is_strict else 15), "too few were admitted to show anything"
+    assert found[False] > n / 4
 
 
 def test_both_writers_are_admitted(archives: list[bytes]) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 import yaml
 from adb_bench import given_stand_ins, keep_canary
 from phone_farm.farm import FarmedPhone, FarmSpec, VirtualFarm
-from phone_farm.imitation.command import stand_in_of
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.state.settings import FOLDER
@@ -173,31 +171,6 @@ def test_a_phone_whose_instructions_no_program_has_is_refused(
     set_property(phone, "ro.product.cpu.abilist", "mips")
     assert add(phone) == 4
     assert "mips" in capsys.readouterr().err
-
-
-@pytest.mark.thorough
-def test_a_program_in_a_folder_is_registered_with_what_its_delegates_take(
-    phone: FarmedPhone, workspace: Workspace, tmp_path: Path, capsys
-) -> None:
-    folder = tmp_path / "qnn"
-    folder.mkdir()
-    shutil.copy(stand_in_of("benchmark_model"), folder / "benchmark_model")
-    for name in ("libQnnHtp.so", "libQnnTFLiteDelegate.so"):
-        (folder / name).write_bytes(name.encode())
-    assert add(phone, "--tool", f"benchmark_model={folder}") == 0
-    content = read_file(workspace)
-    delegates = content["registration"]["facts"]["delegates"]
-    assert delegates == "gpu 100%, nnapi 83%, external:QnnTFLiteDelegate 80%"
-    assert changes(capsys) == {}
-    # Another library is another program; it is the same phone.
-    (folder / "libQnnHtp.so").write_bytes(b"newer")
-    assert add(phone, "--tool", f"benchmark_model={folder}") == 0
-    newer = read_file(workspace)
-    assert newer["options"]["benchmark_model"] != content["options"]["benchmark_model"]
-    (folder / "libevil.so").symlink_to("/etc/passwd")
-    assert add(phone, "--tool", f"benchmark_model={folder}") == 4
-    assert "libevil.so" in capsys.readouterr().err
-    assert read_file(workspace) == newer
 
 
 @pytest.mark.thorough

@@ -2,32 +2,21 @@
 
 import csv
 import io
-import json
 from pathlib import Path
 
 import command_line
 import pytest
 from command_line import draw_inside
 from daily import daily
-from fleet_rows import NETS, PLACES, write_results
+from fleet_rows import NETS, PLACES
 
 from fleetrank.analysis.tables.tables import REQUESTS
 from fleetrank.models.cards.zoo import load_language_zoo, load_zoo
 from fleetrank.orchestrator.cli.listing import TableView
-from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.errors import UsageError
 
-
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("viewed")
-    (root / "cluster.yaml").touch()
-    write_results(root / "results", places=PLACES, n_samples=5)
-    return root
-
-
 N_CELLS = len(NETS) * len(PLACES)
-CELLS = ("report", "show", "latency")
+CELLS = "report show latency"
 
 
 def _heading(text: str) -> list[str]:
@@ -58,15 +47,10 @@ def test_rows_are_limited_for_people_only() -> None:
 
 
 @pytest.mark.parametrize("form", daily(["csv", "json"], "json"))
-def test_the_slowest_cells_are_those_of_the_whole_table(
-    workspace: Path, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
+def test_the_slowest_cells_are_those_of_the_whole_table(asked, form: str) -> None:
     def rows(*words: str) -> list[dict[str, str]]:
-        assert run([*CELLS, "--format", form, *words, "--workspace", str(workspace)]) == 0
-        text = capsys.readouterr().out
-        return (
-            list(csv.DictReader(io.StringIO(text))) if form == "csv" else json.loads(text)["rows"]
-        )
+        answer = asked(f"{CELLS} --format {form}", *words)
+        return list(csv.DictReader(io.StringIO(answer.out))) if form == "csv" else answer.rows
 
     slowest = sorted(rows(), key=lambda row: float(row["latency_p50_ms"]), reverse=True)[:4]
     names = ["latency_p50_ms", "model"]
@@ -77,45 +61,29 @@ def test_the_slowest_cells_are_those_of_the_whole_table(
     assert rows(*chosen, "--limit", "4") == found
 
 
-def test_a_listing_has_the_same_options(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("models", "list", "--sort", "accuracy_top1", "--top", "2", "--columns", "name")
-    assert run([*words, "--workspace", str(workspace)]) == 0
-    answer = capsys.readouterr()
+def test_a_listing_has_the_same_options(asked) -> None:
+    line = "models list --sort accuracy_top1 --top 2 --columns name"
+    answer = asked(line)
     assert answer.out.split() == ["name", "squeezenet1_1", "mobilevit_xxs"]
     assert f"2 of {len(load_zoo() | load_language_zoo())} rows shown" in answer.err
-    assert run([*words, "--json", "--workspace", str(workspace)]) == 0
-    assert json.loads(capsys.readouterr().out) == [
-        {"name": "squeezenet1_1"}, {"name": "mobilevit_xxs"},
-    ]  # fmt: skip
+    assert asked(f"{line} --json").json == [{"name": "squeezenet1_1"}, {"name": "mobilevit_xxs"}]
 
 
 @pytest.mark.parametrize("name", daily(["latency", "choose", "transfer", "trust"], "transfer"))
-def test_all_in_a_pipe_has_every_column_and_row(
-    workspace: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    def printed(form: str) -> str:
-        assert run(["report", "show", name, form, "--workspace", str(workspace)]) == 0
-        return capsys.readouterr().out
-
-    rows = json.loads(printed("--json"))["rows"]
-    text = printed("--all")
+def test_all_in_a_pipe_has_every_column_and_row(asked, name: str) -> None:
+    rows, text = asked(f"report show {name} --json").rows, asked(f"report show {name} --all").out
     assert _heading(text) == list(rows[0])
     assert len(text.partition("\n--")[2].partition("\n\n")[0].splitlines()) == 1 + len(rows)
 
 
-def test_terminal_and_pipe_show_50_rows_and_the_number_left_out(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sorted_cells = (*CELLS, "--sort", "model")
-    assert f"50 of {N_CELLS} rows shown; --all" in draw_inside(workspace, *sorted_cells).decode()
-    assert run([*sorted_cells, "--workspace", str(workspace)]) == 0
-    text = capsys.readouterr().out
-    assert f"50 of {N_CELLS} rows shown; --all" in text
+def test_terminal_and_pipe_show_50_rows_and_the_number_left_out(workspace: Path, asked) -> None:
+    line = f"{CELLS} --sort model"
+    said = f"50 of {N_CELLS} rows shown; --all"
+    assert said in draw_inside(workspace, *line.split()).decode()
+    text = asked(line).out
+    assert said in text
     assert sum(" to " in line for line in text.splitlines()) == 50
-    assert run([*CELLS, "--all", "--workspace", str(workspace)]) == 0
-    whole = capsys.readouterr().out
+    whole = asked(f"{CELLS} --all").out
     assert (whole.count("per_inference"), "rows shown" in whole) == (N_CELLS, False)
 
 
@@ -130,27 +98,21 @@ def test_goals_keep_their_figures_at_80_columns(
 
 
 @pytest.mark.parametrize("words", daily([one.words for one in REQUESTS], "pairs --part tests"))
-def test_a_table_has_at_most_8_columns_and_no_repeated_reason(
-    workspace: Path, capsys: pytest.CaptureFixture[str], words: str
-) -> None:
-    asked = ["report", "show", *words.split(), "--workspace", str(workspace)]
-    if run(asked) != 0:
+def test_a_table_has_at_most_8_columns_and_no_repeated_reason(asked, words: str) -> None:
+    answer = asked(f"report show {words}")
+    if answer.code != 0:
         pytest.skip("these results cannot give it")
-    names = _heading(capsys.readouterr().out)
+    names = _heading(answer.out)
     assert words == "latency" or len(names) <= 8, "labels of a matrix have spaces"
     assert "reason" not in names or "dropped" in words
-    assert run([*asked, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
+    rows = asked(f"report show {words} --json").rows
     for name in names if len(rows) > 1 else ():
         if name in rows[0]:
             assert len({str(row[name]) for row in rows}) > 1, f"{name} belongs into the heading"
 
 
-def test_latency_is_a_matrix_with_a_line_on_intervals(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*CELLS, "--workspace", str(workspace)]) == 0
-    text = capsys.readouterr().out
+def test_latency_is_a_matrix_with_a_line_on_intervals(asked) -> None:
+    text = asked(CELLS).out
     (line,) = [line for line in text.splitlines() if line.startswith("resnet50 ")]
     assert len(line.split()) == 1 + len(PLACES)
     assert "95 % intervals over processes: half-width" in text
@@ -160,15 +122,10 @@ def test_latency_is_a_matrix_with_a_line_on_intervals(
         assert f"{place.device}, {place.runtime}" in mine
 
 
-def test_transfer_says_in_a_word_what_a_rho_shows(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["report", "show", "transfer", "--workspace", str(workspace)]) == 0
-    text = capsys.readouterr().out
+def test_transfer_says_in_a_word_what_a_rho_shows(asked) -> None:
+    text = asked("report show transfer").out
     wanted = ["measure", "source", "target", "rho", "interval", "conclusion", "residual_p"]
     assert _heading(text) == wanted
     assert "In these rows: models: 13" in text
     assert "not beyond" in text
-    few = ("--model", "resnet*", "--model", "mnas*")
-    assert run(["report", "show", "transfer", *few, "--workspace", str(workspace)]) == 0
-    assert "too few" in capsys.readouterr().out
+    assert "too few" in asked("report show transfer --model resnet* --model mnas*").out

@@ -4,14 +4,16 @@ import hashlib
 import json
 import shlex
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from full_disk import no_room_beyond
 from lab_mapping import LAB_MAPPING
 from wording import has
-from world import World
+from world import World, call_inside
 
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.evaluations import EVALUATIONS
@@ -19,6 +21,7 @@ from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.part_list import list_path
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.stored.side_tables import read_side
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.results import ResultStore
@@ -35,6 +38,43 @@ def workspace(tmp_path: Path, monkeypatch, capsys) -> Workspace:
     return Workspace.find()
 
 
+TIMM, HUB = (("--from", name, str(DATA / name.replace("-", "_"))) for name in ("timm", "qai-hub"))
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A workspace that tests only read, and what the import of each source said."""
+
+    workspace: Workspace
+    timm: list[dict[str, object]]
+    hub: list[dict[str, object]]
+
+    def rows(self, source: str) -> list[dict[str, object]]:
+        frame = load_measurements(self.workspace.results)
+        return frame.filter(pl.col("source") == source).collect().to_dicts()
+
+    def record(self, release: dict[str, object]) -> SweepRecord:
+        return ResultStore(self.workspace.results).sweep_record(str(release["sweep_id"]))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Imported:
+    workspace = Workspace.init(tmp_path_factory.mktemp("imported") / "w")
+    said = [
+        json.loads(
+            call_inside(workspace.root, workspace.root, "results", "import", *one, "--json").stdout
+        )
+        for one in (TIMM, HUB)
+    ]
+    return Imported(workspace, *said)
+
+
+@pytest.fixture
+def imported(made: Imported, monkeypatch: pytest.MonkeyPatch) -> Imported:
+    monkeypatch.chdir(made.workspace.root)
+    return made
+
+
 def _import(capsys, *arguments: str) -> list[dict[str, object]]:
     assert run(["results", "import", *arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
@@ -44,10 +84,10 @@ def _rows(workspace: Workspace) -> list[dict[str, object]]:
     return load_measurements(workspace.results).collect().to_dicts()
 
 
-def test_each_release_becomes_a_sweep_with_its_provenance(workspace, capsys) -> None:
-    first, second = _import(capsys, "--from", "timm", str(DATA / "timm"))
+def test_each_release_becomes_a_sweep_with_its_provenance(imported: Imported) -> None:
+    first, second = imported.timm
     assert str(first["sweep_id"]).startswith("import-timm-pt2.4.0-")
-    record = ResultStore(workspace.results).sweep_record(str(first["sweep_id"]))
+    record = imported.record(first)
     assert record.origin == "imported"
     assert record.licence == "Apache-2.0, huggingface/pytorch-image-models"
     assert record.dropped == {"no throughput": 1}
@@ -61,9 +101,10 @@ def test_an_import_waits_for_a_measurement_unless_it_shall_start_now(
 ) -> None:
     monkeypatch.setattr("fleetrank.orchestrator.cli.reading_turn.LONGEST_READING_WAIT_S", 0.1)
     with host_lease("sweep s-1, which measures here"):
-        assert run(["results", "import", "--from", "timm", str(DATA / "timm"), "--now"]) == 0
-        assert capsys.readouterr().err == ""
-        assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 0
+        assert run(["results", "import", *TIMM, "--now"]) == 0
+        said = capsys.readouterr()
+        assert (said.err, "dropped: 1 x no throughput" in said.out) == ("", True)
+        assert run(["results", "import", *TIMM]) == 0
     assert has(capsys.readouterr().err, "sweep s-1", "since", "flag beside_reading")
 
 
@@ -71,7 +112,7 @@ def test_the_journal_of_an_import_is_packed_and_its_record_has_the_counts(
     workspace, capsys, monkeypatch
 ) -> None:
     monkeypatch.setattr("fleetrank.orchestrator.store.journal.WORTH_PACKING_BYTES", 1)
-    first, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    first, _ = _import(capsys, *TIMM)
     store = ResultStore(workspace.results)
     journal = store.open_journal(str(first["sweep_id"]))
     assert not journal.path.exists()
@@ -80,16 +121,14 @@ def test_the_journal_of_an_import_is_packed_and_its_record_has_the_counts(
     assert (record.n_ok, record.n_failed, record.n_left) == (first["n_rows"] - 1, 1, 0)
     assert run(["results", "verify"]) == 0
     capsys.readouterr()
-    again, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    again, _ = _import(capsys, *TIMM)
     assert again["sweep_id"] == first["sweep_id"]
 
 
-def test_rows_are_imported_ones_without_samples_or_times_of_their_own(workspace, capsys) -> None:
-    _import(capsys, "--from", "timm", str(DATA / "timm"))
-    rows = [row for row in _rows(workspace) if row["status"] == "ok"]
+def test_rows_are_imported_ones_without_samples_or_times_of_their_own(imported: Imported) -> None:
+    rows = [row for row in imported.rows("timm") if row["status"] == "ok"]
     assert {row["origin"] for row in rows} == {"imported"}
     assert {row["samples_ns"] for row in rows} == {None}
-    assert {row["source"] for row in rows} == {"timm"}
     assert all(row["licence"] and row["source_ref"] and row["derived"] for row in rows)
     (ours,) = [row for row in rows if row["model"] == "resnet50" and row["tier"] == "gpu"]
     assert ours["family"] == "standard_cnn"
@@ -98,7 +137,7 @@ def test_rows_are_imported_ones_without_samples_or_times_of_their_own(workspace,
 def test_a_source_with_accuracies_keeps_its_own_and_one_without_gets_the_cards(
     workspace, capsys, tmp_path
 ) -> None:
-    old, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    old, _ = _import(capsys, *TIMM)
     (bare := tmp_path / "bare").mkdir()
     for path in (DATA / "timm").glob("benchmark-*pt240*.csv"):
         shutil.copy(path, bare / path.name)
@@ -116,35 +155,35 @@ def test_a_source_with_accuracies_keeps_its_own_and_one_without_gets_the_cards(
     assert "card's" in store.sweep_record(str(other["sweep_id"])).notes[-1]
 
 
-def test_a_vendors_jobs_are_imported_release_by_release(workspace, capsys) -> None:
-    old, new = _import(capsys, "--from", "qai-hub", str(DATA / "qai_hub"))
+def test_a_vendors_jobs_are_imported_release_by_release(imported: Imported) -> None:
+    old, new = imported.hub
     assert (old["release"], new["release"]) == ("v0.12.1", "v0.46.1")
     assert new["aliases"] == {"QCS8275 (Proxy)": "SA7255P ADP"}
     assert new["dropped"] == {"job not passed": 1, "mirror": 1, "unknown runtime": 1}
-    used = [row for row in _rows(workspace) if row["status"] == "ok"]
+    used = [row for row in imported.rows("qai-hub") if row["status"] == "ok"]
     assert {row["tier"] for row in used} == {"edge"}
     ours = [row for row in used if row["model"] == "resnet18"]
     assert {row["flops"] for row in ours} == {3_628_000_000}
     assert {row["input_size"] for row in ours} == {224}
     assert "qai-hub:inception_v3" in {row["model"] for row in used}
-    tested = read_side(workspace.results, EVALUATIONS)
+    results = imported.workspace.results
+    tested = read_side(results, EVALUATIONS)
     assert {*tested.select("model", "quality").iter_rows()} == {
         ("resnet18", 69.4),
         ("resnet18", 69.1),
     }
     assert {*tested["sweep_id"]} == {new["sweep_id"]}, "they are deleted with their release"
-    named = Session(load_measurements(workspace.results), Selection(precision="any", runtime="qnn"))
+    named = Session(load_measurements(results), Selection(precision="any", runtime="qnn"))
     assert named.panel.models == ("resnet18:w8a16",), "other integers that count as int8"
 
 
 def test_facts_fill_what_a_vendor_does_not_state(workspace, capsys) -> None:
-    vendor = ("--from", "qai-hub", str(DATA / "qai_hub"))
-    _, first = _import(capsys, *vendor)
+    _, first = _import(capsys, *HUB)
     before = {row["model"]: row for row in _rows(workspace)}
     assert before["qai-hub:inception_v3"]["flops"] is None
     table = Path("models.csv")
     table.write_text("model,flops,accuracy\ninception_v3,11.4G,77.294\nresnet18,1.8G,50\n")
-    old, again = _import(capsys, *vendor, "--facts", "models.csv")
+    old, again = _import(capsys, *HUB, "--facts", "models.csv")
     assert not old["is_new"]  # no row of it lacks what the file states
     assert again["earlier"] == [first["sweep_id"]]
     after = [row for row in _rows(workspace) if row["sweep_id"] == again["sweep_id"]]
@@ -162,8 +201,7 @@ def test_facts_fill_what_a_vendor_does_not_state(workspace, capsys) -> None:
 
 def test_facts_about_an_unknown_model_store_nothing(workspace, capsys) -> None:
     Path("models.csv").write_text("model,flops\nresnet18,1\ninception_v33,11.4G\n")
-    vendor = ("--from", "qai-hub", str(DATA / "qai_hub"))
-    assert run(["results", "import", *vendor, "--facts", "models.csv"]) == 2
+    assert run(["results", "import", *HUB, "--facts", "models.csv"]) == 2
     error = capsys.readouterr().err
     assert "line 3" in error
     assert "no model 'inception_v33'" in error
@@ -171,25 +209,22 @@ def test_facts_about_an_unknown_model_store_nothing(workspace, capsys) -> None:
     assert ResultStore(workspace.results).sweep_ids() == []
 
 
-def test_the_folder_of_one_release_is_that_release(workspace, capsys) -> None:
-    _import(capsys, "--from", "qai-hub", str(DATA / "qai_hub"))
+def test_the_folder_of_one_release_is_that_release(imported: Imported, capsys) -> None:
     (again,) = _import(capsys, "--from", "qai-hub", str(DATA / "qai_hub" / "v0.46.1"))
     assert (again["release"], again["is_new"]) == ("v0.46.1", False)
 
 
-def test_the_same_files_twice_add_nothing_and_say_so(workspace, capsys) -> None:
-    before = _import(capsys, "--from", "timm", str(DATA / "timm"))
-    rows = _rows(workspace)
-    again = _import(capsys, "--from", "timm", str(DATA / "timm"))
-    assert [one["is_new"] for one in again] == [False, False]
-    assert [one["sweep_id"] for one in again] == [one["sweep_id"] for one in before]
-    assert _rows(workspace) == rows
-    assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 0
+def test_the_same_files_twice_add_nothing_and_say_so(imported: Imported, capsys) -> None:
+    rows = imported.rows("timm")
+    again = [(one["sweep_id"], one["is_new"]) for one in _import(capsys, *TIMM)]
+    assert again == [(one["sweep_id"], False) for one in imported.timm]
+    assert imported.rows("timm") == rows
+    assert run(["results", "import", *TIMM]) == 0
     assert "nothing new" in capsys.readouterr().out
 
 
 def test_an_import_that_was_cut_short_is_completed(workspace, capsys) -> None:
-    first, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    first, _ = _import(capsys, *TIMM)
     sweep_id = str(first["sweep_id"])
     store = ResultStore(workspace.results)
     shutil.rmtree(store.parts_folder(sweep_id))
@@ -197,34 +232,31 @@ def test_an_import_that_was_cut_short_is_completed(workspace, capsys) -> None:
     journal = store.open_journal(sweep_id).path
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:4]))
     store.update_record(sweep_id, {"state": "importing"})
-    assert _import(capsys, "--from", "timm", str(DATA / "timm"))[0]["is_new"]
+    assert _import(capsys, *TIMM)[0]["is_new"]
     assert sum(row["sweep_id"] == sweep_id for row in _rows(workspace)) == 11
     assert run(["results", "verify"]) == 0
 
 
 def test_an_import_without_room_is_to_be_run_again(workspace, capsys) -> None:
     with no_room_beyond(6000):
-        assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 1
+        assert run(["results", "import", *TIMM]) == 1
     err = capsys.readouterr().err
     assert "run the command again" in err
     assert "sweep resume" not in err
-    assert len(_import(capsys, "--from", "timm", str(DATA / "timm"))) == 2
+    assert len(_import(capsys, *TIMM)) == 2
 
 
-def test_what_is_dropped_is_listed_with_its_reason(workspace, capsys) -> None:
-    assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 0
-    assert "dropped: 1 x no throughput" in capsys.readouterr().out
+def test_what_is_dropped_is_listed_with_its_reason(imported: Imported, capsys) -> None:
     assert run(["report", "show", "trust", "--part", "dropped", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert row["model"] == "timm:stuck@224"
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    (row,) = (one for one in rows if one["model"] == "timm:stuck@224")
     assert row["detail"] == "no throughput: '0'"
     assert row["error_stage"] == "import"
 
 
-def test_an_import_is_no_sweep_that_could_go_on(workspace, capsys) -> None:
-    imported = _import(capsys, "--from", "timm", str(DATA / "timm"))
+def test_an_import_is_no_sweep_that_could_go_on(imported: Imported, capsys) -> None:
     assert run(["sweep", "status"]) == 4
-    assert run(["sweep", "resume", str(imported[0]["sweep_id"])]) == 2
+    assert run(["sweep", "resume", str(imported.timm[0]["sweep_id"])]) == 2
     assert "was imported" in capsys.readouterr().err
 
 

@@ -9,7 +9,7 @@ from fleetrank.device_agents.contract.measurement import Block, Failure
 from fleetrank.device_agents.contract.task import CanaryTask, MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind, Origin
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.progress_events import Notice, RepeatFinished
+from fleetrank.orchestrator.progress_events import Notice
 
 
 def test_every_repeat_is_measured_once_and_all_first_repeats_come_first() -> None:
@@ -18,21 +18,6 @@ def test_every_repeat_is_measured_once_and_all_first_repeats_come_first() -> Non
     assert len(set(bench.stored())) == len(bench.stored()) == 10
     assert [row["repeat"] for row in bench.sink.rows] == [0] * 5 + [1] * 5
     assert bench.sink.rows[0]["latency_p50_ns"] == 2000.0
-
-
-def test_a_transient_failure_is_stored_and_tried_again() -> None:
-    def first_try_fails(device: str, task: MeasureTask) -> Failure | None:
-        return new_failure(ErrorKind.DEVICE_LOST) if task.task_id.endswith("/0") else None
-
-    work = new_work({"a": True}, n_models=1, repeats=1)
-    bench = Bench(work, ScriptedHosts(["a"], first_try_fails))
-    bench.controller.run()
-    assert [row["status"] for row in bench.sink.rows] == ["failed", "ok"]
-    assert [row["attempt"] for row in bench.sink.rows] == [0, 1]
-    assert (bench.tally.n_ok, bench.tally.n_failed) == (1, 0)
-    finished = [event.will_retry for event in bench.events if isinstance(event, RepeatFinished)]
-    assert finished == [True, False]
-    assert len({task.seed for _, task in bench.executor.submitted}) == 2
 
 
 def test_a_cell_that_never_returns_is_tried_once_and_a_resume_passes_it_over() -> None:
@@ -148,16 +133,6 @@ def test_rows_that_fit_again_at_the_end_are_not_lost() -> None:
         bench.controller.run()
     assert bench.sink.pending + bench.sink.rows
     assert len(bench.sink.rows) + len(bench.sink.pending) == len(bench.executor.submitted)
-
-
-def test_a_device_that_does_not_answer_at_the_start_is_asked_again() -> None:
-    executor = ScriptedHosts([], always_well)
-    executor.probes.extend([False, True])
-    bench = Bench(new_work({"a": True}), executor)
-    bench.controller.run()
-    assert executor.n_probes == 2
-    assert [row["status"] for row in bench.sink.rows] == ["ok"] * 4
-    assert bench.sink.rows[0]["device_model"] == "Box"
 
 
 def test_the_canary_runs_at_the_start_every_k_repeats_and_at_the_end() -> None:

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import os
 import signal
-import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -18,12 +17,7 @@ from wording import has
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
-from fleetrank.device_agents.contract.task import (
-    Execution,
-    MeasurePolicy,
-    MeasureTask,
-    RepeatLimits,
-)
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, RepeatLimits
 from fleetrank.device_agents.hosts.host import Host
 from fleetrank.device_agents.hosts.messages import DeviceSpec
 from fleetrank.device_agents.hosts.reach import LOCAL_HOST, HostHere, HostLink
@@ -31,7 +25,7 @@ from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
 from fleetrank.orchestrator.dispatch import ray_hosts
 from fleetrank.orchestrator.dispatch.hosts import Hosts, PlacedDevice
 from fleetrank.orchestrator.dispatch.local_ray import local_ray
-from fleetrank.orchestrator.dispatch.ray_hosts import LABEL, RayHosts
+from fleetrank.orchestrator.dispatch.ray_hosts import RayHosts
 from fleetrank.orchestrator.dispatch.ray_process import RayProcess
 
 REACHES = ["inline", pytest.param("ray", marks=pytest.mark.ray)]
@@ -107,16 +101,6 @@ def wait_for(hosts: Hosts, count: int, limit_s: float = 60.0) -> dict[str, Measu
         hosts.acknowledge([measurement.task_id for measurement in found])
     assert len(arrived) == count
     return arrived
-
-
-def wait_until_running(hosts: Hosts) -> None:
-    """Polls until the host actor measures."""
-    import ray
-
-    actor, end_s = ray.get_actor(f"{LABEL}-{LOCAL_HOST}"), time.perf_counter() + 60
-    while not ray.get(actor.describe.remote()).n_running:
-        assert time.perf_counter() < end_s
-        assert list(hosts.poll(0.05)) == []
 
 
 class TestContract:
@@ -262,71 +246,6 @@ def test_what_nobody_has_stored_is_offered_to_the_next_driver(
         hosts.acknowledge(list(again))
     with open_hosts(kind, SPECS, tmp_path) as hosts:
         assert list(hosts.poll(0.0)) == []
-
-
-@pytest.mark.thorough
-@pytest.mark.ray
-def test_a_folder_with_packages_of_our_names_shadows_nothing(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("fleetrank", "models", "numpy"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('shadowed')\n")
-    monkeypatch.chdir(tmp_path)
-    with open_ray(SPECS, tmp_path / "spool") as hosts:
-        assert Path.cwd() == tmp_path
-        hosts.submit("quick", task("t7"))
-        assert wait_for(hosts, 1)["t7"].status is Status.OK
-
-
-@pytest.mark.thorough
-@pytest.mark.ray
-def test_leaving_takes_every_process_along(home: Path, tmp_path: Path) -> None:
-    with open_ray(SPECS, tmp_path) as hosts:
-        hosts.submit("slow", task("t8"))
-        wait_until_running(hosts)
-        children = psutil.Process().children(recursive=True)
-        assert any("raylet" in child.name() for child in children)
-    _gone, alive = psutil.wait_procs(children, timeout=15)
-    assert alive == []
-
-
-@pytest.mark.thorough
-@pytest.mark.ray
-def test_a_cell_measured_through_ray_and_inline_agrees(
-    onnx_file: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # What Ray, started by an earlier test, leaves in its driver.
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    onnx_task = task(
-        "t9",
-        artifact_path=str(onnx_file),
-        artifact_sha256=hashlib.sha256(onnx_file.read_bytes()).hexdigest(),
-        policy=MeasurePolicy(min_warmup_s=0.1, min_runs=30, max_time_s=1.0),
-        execution=Execution(
-            runtime=Runtime.ONNX, backend="cpu", affinity=(max(os.sched_getaffinity(0)),)
-        ),
-        is_trusted=True,
-    )
-    specs = (DeviceSpec(name="cpu", kind="cpu"),)
-    found = []
-    for kind in ("inline", "ray"):
-        with open_hosts(kind, specs, tmp_path) as hosts:
-            hosts.submit("cpu", onnx_task)
-            found.append(wait_for(hosts, 1)["t9"])
-            assert found[-1].status is Status.OK, found[-1].failure
-    inline, ray = (measurement.worker for measurement in found)
-    assert inline is not None
-    assert ray is not None
-    for name in ("settings", "affinity", "niceness", "oom_score_adj", "omp_num_threads"):
-        assert getattr(ray, name) == getattr(inline, name), name
-    assert ray.runtime_version == inline.runtime_version
-    # The niceness is this process's, or 0 where a worker may lower it: both say the same above.
-    assert ray.niceness in {0, os.nice(0)}
-    assert ray.omp_num_threads is None
-    medians = [statistics.median(measurement.samples_ns) for measurement in found]
-    # The machine is shared; agreement within a factor shows that nothing systematic is wrong.
-    assert max(medians) < 3 * min(medians)
 
 
 def _actor_process() -> psutil.Process:
