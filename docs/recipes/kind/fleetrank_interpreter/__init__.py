@@ -107,7 +107,7 @@ class InterpreterAgent:
 
     def longest_s(self, task: MeasureTask) -> float:
         """The longest time of `measure`."""
-        return task.timeout_s + _MARGIN_S
+        return task.limits.timeout_s + _MARGIN_S
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat in a fresh process of the other Python."""
@@ -124,7 +124,7 @@ class InterpreterAgent:
         try:
             if (why := self.why_unsupported(task.execution)) is not None:
                 raise UnsupportedError(why, "change the cell's execution")
-            found = self._ask(Times, order, task.timeout_s, stop_requested)
+            found = self._ask(Times, order, task.limits.timeout_s, stop_requested)
         except FleetError as error:
             return failed(task.task_id, failure_from_error(error, "measure"), Origin.MEASURED)
         return Measurement(
