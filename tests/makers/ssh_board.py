@@ -132,7 +132,8 @@ class SshBoard:
     def kept(self) -> list[dict[str, object]]:
         """Results on the board; those that were acknowledged go with the last one."""
         spools = [path.read_text() for path in self.cache.glob("host-*/spool.jsonl")]
-        return [json.loads(line) for text in spools for line in text.split("\n") if line]
+        # What follows the last line end is still being written.
+        return [json.loads(line) for text in spools for line in text.split("\n")[:-1]]
 
     @property
     def files(self) -> list[Path]:

@@ -340,7 +340,10 @@ def test_a_reservation_that_is_lost_ends_the_repeat(host: Host, tmp_path: Path) 
     ours.touch()
     reserve = Reservation(command=("true",), renew=("test", "-e", str(ours)), every_s=0.05)
     lost = order(0, replace(SLOW, reserve=reserve))
-    host.accept([replace(lost, task=replace(lost.task, timeout_s=60.0))], has_files=True)
+    host.accept(
+        [replace(lost, task=replace(lost.task, limits=RepeatLimits(timeout_s=60.0)))],
+        has_files=True,
+    )
     assert not host.is_idle(0.3)
     ours.unlink()
     (found,) = ask(host).measurements

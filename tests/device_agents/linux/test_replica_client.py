@@ -40,9 +40,9 @@ def policy_of(count: int, **changes: object) -> ReplicaPolicy:
     return ReplicaPolicy(**{"count": count, "run_s": RUN_S, **changes})  # type: ignore[arg-type]
 
 
-def set_task(path: Path, policy: ReplicaPolicy, **changes: object) -> MeasureTask:
+def set_task(path: Path, replicas: ReplicaPolicy, **changes: object) -> MeasureTask:
     task = make_task(path, Runtime.ONNX, is_trusted=True, **changes)
-    return replace(task, execution=replace(task.execution, replicas=policy))
+    return replace(task, execution=replace(task.execution, replicas=replicas))
 
 
 @pytest.mark.slow
