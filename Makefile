@@ -68,7 +68,7 @@ test-all: setup ## also run what is slow and rarely decides, before a release
 # Without PyTorch, whose files for another Python are gigabytes; EXTRAS=all,test tries it, too.
 EXTRAS ?= onnx,server,cluster,android,cuda,test
 OTHER = build/$(notdir $(PYTHON))
-WITHOUT_TORCH := $(addprefix tests/orchestrator/,cli public) $(addprefix tests/device_agents/,confinement host worker)
+WITHOUT_TORCH := $(addprefix tests/orchestrator/,cli public) $(addprefix tests/device_agents/,confinement linux worker)
 test-pythons: export PYTHONDONTWRITEBYTECODE :=
 test-pythons: ## try another Python: `unit`, `run`, `query`, `report build`, with PYTHON=python3.13
 	$(or $(PYTHON),$(error PYTHON=python3.13 names the Python)) -m venv $(OTHER)
