@@ -6,7 +6,6 @@ seen, and is found by name later. The actor outlives drivers; Ray restarts it wh
 
 import logging
 import os
-import pickle  # noqa: TID251 - between our own processes, as Ray itself does
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -60,10 +59,6 @@ class HostActor(Host):
         # At the start: later the files can have changed, but the loaded code has not.
         code_sha256()
         super().__init__(cache_folder() / "hosts" / name if folder is None else Path(folder))
-
-    def answer(self, method: str, arguments: bytes) -> bytes:
-        """Calls a method; arguments and answer are pickled, for those who only pass them on."""
-        return pickle.dumps(getattr(self, method)(*pickle.loads(arguments)))  # noqa: S301 - ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,27 +139,18 @@ class RayHosts:
 
     def call(self, host: str, method: str, *arguments: object) -> Future[Any]:
         """Calls a method of a host's actor; its errors can be read where Ray is not loaded."""
-        return self._ask(host, method, pickle.dumps(arguments), pickle.loads)
-
-    def pass_on(self, host: str, method: str, arguments: bytes) -> Future[bytes]:
-        """The same with pickled arguments and a pickled answer."""
-        return self._ask(host, method, arguments, bytes)
-
-    def _ask(
-        self, host: str, method: str, arguments: bytes, read: Callable[[bytes], Any]
-    ) -> Future[Any]:
         answer: Future[Any] = Future()
 
-        def receive(found: Future[bytes]) -> None:
+        def receive(found: Future[Any]) -> None:
             error = found.exception()
             if error is None:
-                answer.set_result(read(found.result()))
+                answer.set_result(found.result())
             else:
                 answer.set_exception(_without_ray(error))
 
         try:
-            asked = self._actor_of(host).answer.remote(method, arguments)
-            asked.future().add_done_callback(receive)
+            actor = self._actor_of(host)
+            getattr(actor, method).remote(*arguments).future().add_done_callback(receive)
         except OrchestratorError as error:
             answer.set_exception(error)
         return answer
