@@ -17,7 +17,9 @@ NAMES = tuple(dict.fromkeys(request.name for request in REQUESTS))
 
 def words_with_rows(setting: Setting) -> tuple[str, ...]:
     """The words, but not axes in which the rows of `write_results` do not differ."""
-    return ("device", "runtime") if setting.name == "along" else setting.words
+    if setting.name == "along":
+        return ("device", "runtime")
+    return tuple(word for word in setting.words if (setting.name, word) != ("over", "threads"))
 
 
 _WITH_MORE_ROWS = (OF_GROWTH, OF_READING, OF_TOKENS, OF_PRECISIONS, OF_SWEEPS)

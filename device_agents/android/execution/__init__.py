@@ -1,4 +1,4 @@
-"""One program on a phone: chosen, downloaded, verified, pushed, run, and its output stored.
+"""One program on a phone: chosen, verified, pushed, run, and its output stored.
 
 Open `program_run` first.
 """
