@@ -70,8 +70,6 @@ LIBRARIES = (
     CheckedLibrary(check="converter keras", extra="tensorflow", distribution="tensorflow-cpu",
             target="tensorflow", is_slow=True),
     CheckedLibrary(check="ray", extra="cluster", distribution="ray", target="ray"),
-    CheckedLibrary(check="tables", extra="analysis", distribution="scipy", target="scipy.special",
-            without="tables and comparisons need it"),
     CheckedLibrary(check="sql", extra="analysis", distribution="duckdb", target="duckdb",
             without="`fleetrank query` needs it"),
 )  # fmt: skip

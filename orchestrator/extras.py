@@ -8,7 +8,6 @@ from fleetrank.device_agents.errors import MissingLibraryError
 EXTRA_OF: Mapping[str, str] = {
     "adbutils": "android",
     "duckdb": "analysis",
-    "scipy": "analysis",
     "ai_edge_litert": "tflite",
     "executorch": "executorch",
     "fastapi": "server",
@@ -21,6 +20,7 @@ EXTRA_OF: Mapping[str, str] = {
     "pyarrow": "analysis",
     "pynvml": "cuda",
     "ray": "cluster",
+    "ruptures": "analysis",
     "tensorflow": "tensorflow",
     "timm": "torch",
     "torch": "torch",

@@ -239,7 +239,7 @@ def build(
     if tables is not None and figures is not None:
         raise UsageError("--tables and --figures are two commands", "give one of them")
     if tables is None:
-        require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")
+        require_libraries("the page", "report", "jinja2", "vl_convert")
     folder = tables or figures
     if folder is None:
         _refuse_selected_page(names, to, selectors)

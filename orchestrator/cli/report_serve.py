@@ -10,7 +10,7 @@ from fleetrank.orchestrator.cli.context import readable_workspace
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.extras import require_libraries
 
-_LIBRARIES = ("fastapi", "uvicorn", "jinja2", "vl_convert", "scipy", "duckdb")
+_LIBRARIES = ("fastapi", "uvicorn", "jinja2", "vl_convert", "duckdb")
 _MAX_CONNECTIONS = 512
 """Maximum open connections: a browser opens six, a team's server needs fewer than 512."""
 

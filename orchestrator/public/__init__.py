@@ -114,11 +114,8 @@ def table(
     Raises:
         FleetError: the table is unknown or has no rows; the message has a remedy.
     """
-    from fleetrank.orchestrator.extras import require_libraries
-    from fleetrank.orchestrator.reading_errors import explained_errors
-
-    require_libraries("a table", "analysis", "scipy")
     from fleetrank.analysis.tables.tables import make_table
+    from fleetrank.orchestrator.reading_errors import explained_errors
 
     folder, chosen = path_of("results", results), _chosen(selection)
     asked = text_of("name", name)
@@ -224,10 +221,8 @@ def faster(
     """
     from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.statistics.pairs.pairs import faster as answer
-    from fleetrank.orchestrator.extras import require_libraries
     from fleetrank.orchestrator.reading_errors import explained_errors
 
-    require_libraries("an answer", "analysis", "scipy")
     folder = path_of("results", results)
     names = text_of("a", a), text_of("b", b)
     shares = {
@@ -275,7 +270,7 @@ def figures() -> tuple[str, ...]:
     """The names that `figure` takes, as `fleetrank report build --figures` writes them."""
     from fleetrank.orchestrator.extras import require_libraries
 
-    require_libraries("a figure", "report", "vl_convert", "scipy")
+    require_libraries("a figure", "report", "vl_convert")
     from fleetrank.analysis.report.paper_figures import FIGURES
 
     return tuple(FIGURES)
@@ -301,7 +296,7 @@ def figure(
     from fleetrank.orchestrator.extras import require_libraries
     from fleetrank.orchestrator.reading_errors import explained_errors
 
-    require_libraries("a figure", "report", "vl_convert", "scipy")
+    require_libraries("a figure", "report", "vl_convert")
     from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.report.charts import ONE_COLUMN_PX, TWO_COLUMNS_PX
     from fleetrank.analysis.report.paper_figures import make_figure
@@ -329,7 +324,7 @@ def report(results: str | Path, out: str | Path, selection: Selection | None = N
     from fleetrank.orchestrator.reading_errors import explained_errors
 
     folder, page = path_of("results", results), path_of("out", out)
-    require_libraries("the page", "report", "jinja2", "vl_convert", "scipy")
+    require_libraries("the page", "report", "jinja2", "vl_convert")
     from fleetrank.analysis.report.page import build_report
 
     chosen = _chosen(selection)

@@ -115,7 +115,7 @@ def test_the_doctor_says_which_walls_this_host_has(
     ("installed", "said"),
     [
         ((), {"runtimes"}),
-        (("onnxruntime", "scipy"), {"runtime onnx", "exporter onnx", "tables", "sql"}),
+        (("onnxruntime", "duckdb"), {"runtime onnx", "exporter onnx", "sql"}),
     ],
 )
 def test_only_extras_of_which_something_is_installed_are_mentioned(
@@ -128,10 +128,10 @@ def test_only_extras_of_which_something_is_installed_are_mentioned(
     monkeypatch.setattr(doctor_software, "import_failures", lambda names: tried.extend(names) or {})
     findings = {finding.check: finding for finding in check_software()}
     assert set(findings) == said
-    assert tried == ["onnxruntime", "scipy.special"] * bool(installed)
+    assert tried == ["onnxruntime", "duckdb"] * bool(installed)
     # Half of an extra is a warning, no runtime at all an error.
     levels = {name: one.level for name, one in findings.items() if one.level is not Severity.OK}
-    broken = dict.fromkeys(("exporter onnx", "sql"), Severity.WARNING)
+    broken = {"exporter onnx": Severity.WARNING}
     assert levels == (broken if installed else {"runtimes": Severity.ERROR})
 
 

@@ -16,12 +16,12 @@ from tiny_onnx import save_tiny_onnx
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
-MOST_MB = 400
-"""docs/install.md says 350 MB; new versions of libraries grow."""
+MOST_MB = 550
+"""docs/install.md says 490 MB; new versions of libraries grow."""
 NEEDED_MB = 1500
 """Of free disk: the wheels, what pip unpacks, and the environment."""
 ABSENT = (
-    "torch", "torchvision", "timm", "tensorflow", "ray", "jinja2", "fastapi", "adbutils", "scipy",
+    "torch", "torchvision", "timm", "tensorflow", "ray", "jinja2", "fastapi", "adbutils",
     "duckdb", "pyarrow", "onnxscript", "sympy",
 )  # fmt: skip
 
@@ -97,7 +97,6 @@ def test_the_environment_is_small_and_has_only_what_was_asked_for(installed: Ins
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
-        (("report", "show", "pairs"), "analysis"),
         (("query", "SELECT 1"), "analysis"),
         (("report", "build"), "report"),
         (("report", "serve"), "server"),
@@ -121,7 +120,6 @@ def test_the_api_names_the_extra_that_is_missing(measured: Installed) -> None:
         ("report('workspace/results', 'page.html')", "report"),
         ("figure('flops', 'workspace/results')", "report"),
         ("figures()", "report"),
-        ("table('pairs', 'workspace/results')", "analysis"),
         ("query('workspace/results', 'SELECT 1')", "analysis"),
     ):
         code = (
