@@ -20,7 +20,12 @@ from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.android.phone_registration import PhoneRegistrar
 from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.android.state.settings import FOLDER, settings_for_measuring
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    MeasurePolicy,
+    MeasureTask,
+    RepeatLimits,
+)
 from fleetrank.device_agents.linux.energy import MIN_STEPS
 from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Runtime, Status
 
@@ -83,7 +88,7 @@ def test_every_script_of_a_repeat_works(android: AdbBench, tmp_path: Path) -> No
             runtime=Runtime.TFLITE, backend="external:QnnTFLiteDelegate", affinity=(4, 5)
         ),
         policy=MeasurePolicy(min_warmup_s=0.0, min_runs=8, max_time_s=1.0, energy_s=0.5),
-        timeout_s=60.0,
+        limits=RepeatLimits(timeout_s=60.0),
     )
     android.inject(Fault.SLOW_RUN)
     seen = AndroidAgent(options).measure(task)
