@@ -117,12 +117,14 @@ def read_stored(path: str) -> dict[str, Array]:
     except (EOFError, BadZipFile) as error:
         raise BadArtifactError("the file of inputs is empty or cut off", remedy) from error
     states = {name.replace("every_", "input_") for name in stored if is_chain((name,))}
-    cases = [
-        array
+    cases = {
+        name: array
         for name, array in stored.items()
         if name == TARGETS or (name.startswith(("input_", "step_")) and name not in states)
-    ]
-    if not cases or not all(array.ndim and len(array) for array in cases):
+    }
+    # A prompt that gives one token has no step.
+    is_full = (one.ndim and (len(one) or name.startswith("step_")) for name, one in cases.items())
+    if not cases or not all(is_full):
         raise BadArtifactError("the file of inputs holds no case", remedy)
     return stored
 

@@ -169,12 +169,12 @@ from pathlib import Path
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.export.request import export_request
-from fleetrank.models import files
+from fleetrank.models import onnx_external_weights
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.networks.primer import PRIMER
 
-files.LARGEST_BYTES = 100
+onnx_external_weights.LARGEST_BYTES = 100
 request = ExportRequest(model=resolve(PRIMER), weights=Weights(), format=Format.ONNX)
 print(to_json(export_request(request, Path(sys.argv[1]), is_trusted=False)))
 """
