@@ -80,7 +80,9 @@ def test_a_selection_gives_the_table_of_the_selected_rows(
         expected = _table(name, rows.filter(kept), fixed)
         assert (found is None) == (expected is None), selected
         if found is not None and expected is not None:
-            assert_frame_equal(found.frame, expected.frame)
+            # Claims select again: why one has no row may name the selection.
+            compared = pl.exclude("reason" if name == "claims" else "")
+            assert_frame_equal(found.frame.select(compared), expected.frame.select(compared))
             assert found.notes == expected.notes
             shown += 1
     assert shown >= 1

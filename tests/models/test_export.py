@@ -150,10 +150,10 @@ def test_keras_model_and_saved_model_become_tflite_when_trusted(tmp_path: Path) 
 
 @pytest.mark.thorough
 @pytest.mark.export
-def test_person_exports_with_torch_alone_and_without_installing_fleetrank(tmp_path: Path) -> None:
+def test_person_exports_without_the_libraries_of_results_and_hosts(tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.mkdir()
-    for name in ("pydantic", "polars", "ray", "pyarrow", "duckdb", "typer", "rich", "orjson",
+    for name in ("polars", "ray", "pyarrow", "duckdb", "typer", "rich", "orjson",
                  "psutil", "onnxruntime", "onnx", "tensorflow"):  # fmt: skip
         (blocked / f"{name}.py").write_text("raise ImportError('not on this machine')")
     command = [

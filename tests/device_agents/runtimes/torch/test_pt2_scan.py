@@ -40,7 +40,8 @@ HOSTILE = [
     hostile_target, hostile_size, hostile_keyword, hostile_library,
     hostile_inputs,
 ]  # fmt: skip
-REAL = [two_directories, hostile_size, hostile_keyword, hostile_weights, hostile_inputs]
+REAL = [two_directories, hostile_size, hostile_keyword]
+"""PyTorch 2.13 refuses pickled weights and inputs by itself."""
 
 
 @pytest.mark.parametrize("make", HOSTILE)
