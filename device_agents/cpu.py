@@ -13,7 +13,7 @@ from fleetrank.device_agents.linux.cpu_facts import read_facts
 from fleetrank.device_agents.linux.energy import open_rapl
 from fleetrank.device_agents.linux.quiet import require_quiet
 from fleetrank.device_agents.linux.rails import open_rails
-from fleetrank.device_agents.linux.replica_client import measure_in_workers, n_processes
+from fleetrank.device_agents.linux.replica_client import longest_s, measure_in_workers
 from fleetrank.device_agents.linux.round_client import measure_round
 from fleetrank.device_agents.linux.worker_client import WORKER, infer_in_worker, limited
 from fleetrank.device_agents.runtimes.runner import why_unsupported
@@ -55,7 +55,7 @@ class CpuAgent:
 
     def longest_s(self, task: MeasureTask) -> float:
         """The longest time that `measure` may take, in seconds."""
-        return task.limits.timeout_s * n_processes(task)
+        return longest_s(task)
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat, or one set."""

@@ -228,6 +228,7 @@ def _rows(columns: Mapping[str, Floats]) -> list[dict[str, Any]]:
 def _nulls(drawn: PairDraws, number: int) -> dict[str, Floats]:
     """P-value, mean and 95th percentile of the null, and the same of the residual null."""
     measure, block, rho = drawn.measure, drawn.parts[number], drawn.rho[drawn.parts[number].where]
+    # Each pair has a row, also where nothing is known of it.
     found = {"null_mean": np.full(rho.shape, np.nan)}
     null = drawn.rhos(Purpose.NULL, number) if measure.has_latency else None
     if null is not None:

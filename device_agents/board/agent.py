@@ -47,7 +47,7 @@ from fleetrank.device_agents.errors import (
 )
 from fleetrank.device_agents.hosts.files import with_places
 from fleetrank.device_agents.hosts.messages import DeviceTask, PollRequest
-from fleetrank.device_agents.linux.replica_client import n_processes
+from fleetrank.device_agents.linux.replica_client import longest_s
 from fleetrank.device_agents.runtimes.runner import why_unsupported
 from fleetrank.foundation.codec import CodecError, Json
 from fleetrank.foundation.errors import FleetError
@@ -240,12 +240,7 @@ def _news(plain: Json) -> tuple[Mapping[str, Json], Set[str]]:
 def _limit_s(tasks: Sequence[MeasureTask]) -> float:
     """The longest time there, with what the board's own agent waits for a quiet moment."""
     canary_s = 0.0 if tasks[0].canary is None else 2 * CANARY_LIMIT_S
-    return sum(_each_s(task) for task in tasks) + _QUIET_LOOK_S + canary_s
-
-
-def _each_s(task: MeasureTask) -> float:
-    """The longest time of a repeat there, or of a set: its processes warm up one after another."""
-    return task.limits.timeout_s * n_processes(task)
+    return sum(map(longest_s, tasks)) + _QUIET_LOOK_S + canary_s
 
 
 def _stopped() -> StoppedError:
@@ -292,7 +287,7 @@ class BoardAgent:
 
     def longest_s(self, task: MeasureTask) -> float:
         """The longest time of `measure`: the board can be in use, and the line can be cut."""
-        own_s = 2 * _each_s(task) + 2 * TURN_S + self._options.reconnect_s + BESIDE_S
+        own_s = 2 * longest_s(task) + 2 * TURN_S + self._options.reconnect_s + BESIDE_S
         return own_s if task.canary is None else own_s + 4 * CANARY_LIMIT_S
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:

@@ -23,7 +23,7 @@ from fleetrank.device_agents.cuda.nvml import Nvml
 from fleetrank.device_agents.cuda.nvml_library import Gpu
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
 from fleetrank.device_agents.linux.cpu_facts import read_facts
-from fleetrank.device_agents.linux.replica_client import measure_in_workers, n_processes
+from fleetrank.device_agents.linux.replica_client import longest_s, measure_in_workers
 from fleetrank.device_agents.linux.worker_client import WORKER, infer_in_worker
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import (
@@ -92,7 +92,7 @@ class CudaAgent:
 
     def longest_s(self, task: MeasureTask) -> float:
         """The longest time that `measure` may take, in seconds."""
-        return task.limits.timeout_s * n_processes(task)
+        return longest_s(task)
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat."""

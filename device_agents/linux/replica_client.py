@@ -39,10 +39,10 @@ def why_not_replicated(execution: Execution) -> str | None:
     return "generate is a prompt and its steps: run prefill and decode in its place"
 
 
-def n_processes(task: MeasureTask) -> int:
-    """Workers of a task."""
+def longest_s(task: MeasureTask) -> float:
+    """The longest time of a repeat, or of a set: its processes warm up one after another."""
     policy = task.execution.replicas
-    return 1 if policy is None else policy.count
+    return task.limits.timeout_s * (1 if policy is None else policy.count)
 
 
 def core_use(
