@@ -17,6 +17,10 @@ from fleetrank.device_agents.linux.replica_client import longest_s, measure_in_w
 from fleetrank.device_agents.linux.round_client import measure_round
 from fleetrank.device_agents.linux.worker_client import WORKER, infer_in_worker, limited
 from fleetrank.device_agents.runtimes.runner import why_unsupported
+from fleetrank.foundation.registry import later
+
+_MEASURE_BARE = later("fleetrank.device_agents.linux.bare_client:measure_bare")
+"""By its name, so that it is not sent to boards, which never call it."""
 
 
 class CpuAgent:
@@ -77,6 +81,13 @@ class CpuAgent:
             tasks,
             lambda: measure_round(tasks, stop_requested, finish_requested, command=self._command),
         )
+
+    def measure_bare(
+        self, task: MeasureTask, stop_requested: StopRequested = never_stop
+    ) -> tuple[int, ...]:
+        """Measures without fleetrank: by the runtime's library alone."""
+        samples_ns: tuple[int, ...] = _MEASURE_BARE(task, stop_requested)
+        return samples_ns
 
     def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the artifact over stored inputs and writes its outputs."""

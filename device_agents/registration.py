@@ -56,7 +56,7 @@ def try_out(
     for number in range(1, N_CANARIES + 1):
         say(f"canary {number} of {N_CANARIES}")
         seen.append(_measure(plan, file, data, say))
-    data = replace(data, canary_latency_ns=tuple(map(_latency_ns, seen)))
+    data = replace(data, canary_latency_ns=tuple(map(canary_latency_ns, seen)))
     if plan.delegates is not None:
         found: list[str] = []
         for backend in plan.delegates:
@@ -83,7 +83,12 @@ def _measure(
     return measure_when_fit(plan.agent, task, say)
 
 
-def _latency_ns(seen: Measurement) -> int:
+def canary_latency_ns(seen: Measurement) -> int:
+    """The latency of one run of the canary.
+
+    Raises:
+        UnsupportedError: it has none; names the failure.
+    """
     if seen.failure is not None:
         raise UnsupportedError(
             f"the canary did not run: {seen.failure.message}", seen.failure.remedy

@@ -48,6 +48,11 @@ _OURS, _FOREIGN = "ours", "foreign"
 _VERSION = re.compile(r"^Version (\S+)", re.MULTILINE)
 
 
+def client_environment() -> dict[str, str]:
+    """Of the binary: its address is decided here, and it would prefer these to its arguments."""
+    return {n: v for n, v in os.environ.items() if n not in _ADDRESS_VARIABLES}
+
+
 def find_adb(given: str | None = None) -> Path:
     """Chooses the adb binary: the given one, `FLEETRANK_ADB`, adbutils' wheel, then PATH.
 
@@ -251,8 +256,7 @@ class AdbServer:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                # The address is decided here; adb would prefer these to its arguments.
-                env={n: v for n, v in os.environ.items() if n not in _ADDRESS_VARIABLES},
+                env=client_environment(),
                 timeout=START_TIMEOUT_S,
                 check=False,
             )

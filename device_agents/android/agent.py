@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.execution.bare_run import run_bare
 from fleetrank.device_agents.android.execution.core_watch import CoreWatch
 from fleetrank.device_agents.android.execution.energy_run import EnergyRun, longest_energy_s
 from fleetrank.device_agents.android.execution.program_run import (
@@ -192,14 +193,7 @@ class AndroidAgent:
         started = utc_now()
         origin = origin_of(self._options.virtual)
         try:
-            if (reason := self.why_unsupported(task.execution)) is not None:
-                raise UnsupportedError(reason, "remove this combination from the sweep")
-            programs = PhonePrograms(
-                phone=self.phone(),
-                store=ProgramStore(),
-                registered=self._options.programs,
-                stop_requested=stop_requested,
-            )
+            programs = self._programs(task, stop_requested)
         except FleetError as error:
             measurement = failed(task.task_id, failure_from_error(error, "start"), origin)
         else:
@@ -209,6 +203,25 @@ class AndroidAgent:
     def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the file on this host's CPU, which computes the same outputs."""
         return infer_in_worker(task, stop_requested)
+
+    def measure_bare(
+        self, task: MeasureTask, stop_requested: StopRequested = never_stop
+    ) -> tuple[int, ...]:
+        """Measures by plain `adb shell`; the figure that the program prints in its text."""
+        programs = self._programs(task, stop_requested)
+        with self.held(programs.phone):
+            return run_bare(programs, task)
+
+    def _programs(self, task: MeasureTask, stop_requested: StopRequested) -> PhonePrograms:
+        """Those of the phone, one of which runs the task."""
+        if (reason := self.why_unsupported(task.execution)) is not None:
+            raise UnsupportedError(reason, "remove this combination from the sweep")
+        return PhonePrograms(
+            phone=self.phone(),
+            store=ProgramStore(),
+            registered=self._options.programs,
+            stop_requested=stop_requested,
+        )
 
     @contextmanager
     def held(self, phone: Phone) -> Iterator[None]:

@@ -15,7 +15,14 @@ from pathlib import Path
 from fleetrank.device_agents.board.board_canary import CANARY_LIMIT_S
 from fleetrank.device_agents.board.board_files import files_of
 from fleetrank.device_agents.board.board_inference import infer_there
-from fleetrank.device_agents.board.board_link import BoardLink, connection_to, lacking, no_result
+from fleetrank.device_agents.board.board_link import (
+    FOLDER,
+    START,
+    BoardLink,
+    connection_to,
+    lacking,
+    no_result,
+)
 from fleetrank.device_agents.board.board_probe import probe_board, to_device_facts
 from fleetrank.device_agents.board.board_state import (
     TURN_S,
@@ -47,6 +54,7 @@ from fleetrank.device_agents.errors import (
 )
 from fleetrank.device_agents.hosts.files import with_places
 from fleetrank.device_agents.hosts.messages import DeviceTask, PollRequest
+from fleetrank.device_agents.linux.bare_client import PROGRAM, arguments_of, samples_of
 from fleetrank.device_agents.linux.replica_client import longest_s
 from fleetrank.device_agents.runtimes.runner import why_unsupported
 from fleetrank.foundation.codec import CodecError, Json
@@ -133,25 +141,10 @@ class BoardRepeat:
             return lacking(reply, self._files)
 
         if files := missing():
-            self._send(files)
+            _send(self._link, files, self._sweep, self._stop)
             if missing():
                 said = "the board has no room for all files of this repeat"
                 raise StorageFullError(said, "free some space there")
-
-    def _send(self, files: Mapping[str, Path]) -> None:
-        # Encryption at full speed would disturb a measurement on this host's processor.
-        purpose = f"{self._sweep}, which sends a file to {self._link.host}"
-        with host_lease(
-            purpose,
-            use=Use.BESIDE,
-            give_up=self._stop,
-            limit_s=HOST_PATIENCE_S,
-            busy=host_in_use,
-        ) as is_held:
-            if not is_held:
-                raise _stopped()
-            for name, path in files.items():
-                self._link.send(path, name, self._stop)
 
     def _wait(self) -> Mapping[str, Json]:
         """Polls until every task is answered."""
@@ -222,6 +215,18 @@ class BoardRepeat:
         if found.worker is None or not task.is_trusted:
             return found
         return replace(found, worker=replace(found.worker, confinement=None))
+
+
+def _send(link: BoardLink, files: Mapping[str, Path], user: str, stop: StopRequested) -> None:
+    # Encryption at full speed would disturb a measurement on this host's processor.
+    purpose = f"{user}, which sends a file to {link.host}"
+    with host_lease(
+        purpose, use=Use.BESIDE, give_up=stop, limit_s=HOST_PATIENCE_S, busy=host_in_use
+    ) as is_held:
+        if not is_held:
+            raise _stopped()
+        for name, path in files.items():
+            link.send(path, name, stop)
 
 
 def _news(plain: Json) -> tuple[Mapping[str, Json], Set[str]]:
@@ -319,6 +324,25 @@ class BoardAgent:
             )
             for one in found
         ]
+
+    def measure_bare(
+        self, task: MeasureTask, stop_requested: StopRequested = never_stop
+    ) -> tuple[int, ...]:
+        """Measures by the board's Python and the runtime's library alone, over plain ssh."""
+        files = files_of(task)
+        reply = self._link.call("missing", tuple(files.values()), stop_requested=stop_requested)
+        if missing := lacking(reply, files):
+            _send(self._link, missing, "a bare run", stop_requested)
+        # Only the board knows the name of its host's folder.
+        argument = arguments_of(task, f"{FOLDER}/host-*/files/{files[task.artifact_path]}")
+        program = PROGRAM.read_bytes()
+        end = connection_to(self._options).run(
+            (self._options.python, "-c", START, str(len(program)), argument),
+            sent=(program,),
+            timeout_s=task.limits.timeout_s,
+            stop_requested=stop_requested,
+        )
+        return samples_of(end)
 
     def _patient(self, failure: Failure | None) -> Failure | None:
         """The failure with the patience of this board's file."""

@@ -41,7 +41,7 @@ _PUSH_BYTES_PER_S = 100_000
 _PART_BYTES = 8 << 20
 """A part takes the board this much memory for a moment."""
 _CHUNK_BYTES = 1 << 18
-_START = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])))"
+START = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])))"
 """Runs the program that comes first on standard input: its text meets no shell."""
 Reply = Mapping[str, Json]
 
@@ -136,7 +136,7 @@ class BoardLink:
         program = Path(first_contact.__file__).read_bytes()
         size, sha256 = str(len(bundle.content)), bundle.sha256
         end = self._connection.run(
-            [self._python, "-c", _START, str(len(program)), FOLDER, size, sha256],
+            [self._python, "-c", START, str(len(program)), FOLDER, size, sha256],
             sent=(program, bundle.content),
             timeout_s=SHORT_S + len(bundle.content) / _PUSH_BYTES_PER_S,
         )

@@ -130,6 +130,24 @@ class RoundAgent(Protocol):
         ...
 
 
+@runtime_checkable
+class ProvingAgent(Agent, Protocol):
+    """An agent of a device that can also measure without fleetrank, which proves its figures."""
+
+    def measure_bare(
+        self, task: MeasureTask, stop_requested: StopRequested = never_stop
+    ) -> tuple[int, ...]:
+        """Measures a task as a person without fleetrank does; times in ns, all above 0.
+
+        The same program runs the same file with the same threads on the same cores. One figure if
+        the program gives no samples.
+
+        Raises:
+            FleetError: it failed; nothing is tried again.
+        """
+        ...
+
+
 T = TypeVar("T")
 OPTION_NAMES = "option_names"
 """Metadata of a field that is a mapping: the names of the options that it collects."""

@@ -16,6 +16,7 @@ from fleetrank.device_agents.contract.kind import (
     RegistrationRequest,
     SeenDevice,
 )
+from fleetrank.device_agents.contract.proof import proof_line
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.linux.cores import cpus_one_per_core
 from fleetrank.device_agents.linux.processor_peaks import probe_peak
@@ -27,7 +28,7 @@ from fleetrank.foundation.vocabulary import Origin
 from fleetrank.foundation.wording import with_flags
 from fleetrank.orchestrator.cli.context import current, host_turn, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view
-from fleetrank.orchestrator.cli.sweep_display import fleetrank_command
+from fleetrank.orchestrator.cli.sweep_display import EXIT_FAILED_CELLS, fleetrank_command
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
@@ -67,13 +68,7 @@ def _cpus_of(device: DeviceFile, threads: int) -> tuple[int, ...]:
             f"the peaks of device {device.name} of kind {device.kind} cannot be measured",
             f"measure those of a processor: `fleetrank devices check {LOCAL_CPU} --peaks`",
         )
-    own = find_device(load_devices(settle_workspace()), LOCAL_CPU)
-    if device.name != own.name:
-        raise UsageError(
-            f"device {device.name} is the processor of another host",
-            f"run `fleetrank devices check {LOCAL_CPU} --peaks` on that host, and copy its "
-            "device file",
-        )
+    _require_own(device, "--peaks")
     cpus = cpus_one_per_core()
     if threads > len(cpus):
         raise UsageError(
@@ -81,6 +76,16 @@ def _cpus_of(device: DeviceFile, threads: int) -> tuple[int, ...]:
             f"give at most {len(cpus)} threads",
         )
     return cpus
+
+
+def _require_own(device: DeviceFile, option: str) -> None:
+    """Rejects a device that is not of this host."""
+    own = find_device(load_devices(settle_workspace()), LOCAL_CPU)
+    if device.name != own.name:
+        raise UsageError(
+            f"device {device.name} is of another host",
+            f"run `fleetrank devices check` with {option} on that host, and copy the device file",
+        )
 
 
 def _print_found(*, as_json: bool, view: TableView) -> None:
@@ -330,6 +335,14 @@ def check(
             min=1, help="With --peaks: number of threads, one on each core; repeatable (default 1)."
         ),
     ] = None,
+    proof: Annotated[
+        bool,
+        typer.Option(
+            "--proof",
+            help="Measure and store whether fleetrank's figures are right on it: five pairs of "
+            "runs by the plain way and by fleetrank's. Exit code 3: they are not.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the properties of a device, and what has changed.
@@ -337,8 +350,13 @@ def check(
     It connects to the device. A registered one is tried out again, as when it was added.
     """
     device = find_device(load_devices(settle_workspace()), name)
+    if peaks and proof:
+        raise UsageError("--peaks and --proof are both given", "measure one, then the other")
     if peaks:
         print_table(_measure_peaks(device, threads or [1]), as_json)
+        return
+    if proof:
+        _prove(device, as_json=as_json)
         return
     agent = create_agent(device.kind, device.options)
     with reworded(NothingToDoError, FleetError), device.reserved():
@@ -361,6 +379,37 @@ def check(
         print_table(changes, as_json=False)
     elif is_registered:
         print(f"\n{device.name} has not changed since it was registered")
+
+
+def _prove(device: DeviceFile, *, as_json: bool) -> None:
+    """Prints a proof; exit code 3 if it has a finding, as of a sweep with failed cells."""
+    if device.host is not None or device.kind_of.is_host_cpu:
+        _require_own(device, "--proof")
+    found = _desk().prove(settle_workspace(), device)
+    line = proof_line(found)
+    if as_json:
+        print(json_text({"name": device.name, **asdict(found), "line": line}, indent=2))
+    else:
+        print("\n".join((line, *(f"finding: {one}" for one in found.findings))))
+    if found.findings:
+        raise typer.Exit(EXIT_FAILED_CELLS)
+
+
+@app.command()
+def show(name: Name = LOCAL_CPU, as_json: AsJson = False) -> None:
+    """Print options, registration and proof of a device, as stored.
+
+    It does not connect to the device.
+    """
+    device = find_device(load_devices(settle_workspace()), name)
+    line = None if device.proof is None else proof_line(device.proof)
+    content = {**device.model_dump(mode="json"), "proof_line": line}
+    if as_json:
+        print(json_text(content, indent=2))
+        return
+    content |= {**asdict(device.found), **device.found.facts, "facts": None, "proof": None}
+    rows = [{"fact": key, "value": value} for key, value in content.items() if value]
+    print_table(rows, as_json=False)
 
 
 @app.command()

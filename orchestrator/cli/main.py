@@ -90,7 +90,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "models show", "models export", "run", "ab", "faster", "--model",
     ),
     "devices/*.yaml": (
-        "devices check", "devices remove",
+        "devices check", "devices remove", "devices show",
         "--device", "--devices", "--source", "--target", "--here", "--on",
     ),
     "sweeps/*.yaml": ("sweep plan", "sweep run"),

@@ -12,6 +12,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from fleetrank.device_agents.contract.kind import Kind, RegistrationData, Traits
+from fleetrank.device_agents.contract.proof import Proof
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.hold import CommandHold, Reservation, held
 from fleetrank.device_agents.hosts.messages import DeviceSpec
@@ -125,6 +126,9 @@ class DeviceFile(BaseModel):
 
     peaks: tuple[PeakSpec, ...] = Field(
         default=(), description="measured peaks, by number of threads; do not edit"
+    )
+    proof: Proof | None = Field(
+        default=None, description="that the figures are right on it; do not edit"
     )
 
     @field_validator("kind")

@@ -1,4 +1,4 @@
-"""Registers devices that answer at an address, and compares them with their registration later.
+"""Registers devices that answer at an address, compares them with their registration, proves them.
 
 The kind of a device says what is found on it; this module decides the name and keeps the file.
 """
@@ -8,16 +8,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-from fleetrank.device_agents.contract.agent import Say
+from fleetrank.device_agents.contract.agent import ProvingAgent, Say
 from fleetrank.device_agents.contract.kind import (
     Applicant,
     CanaryFile,
     FactChange,
+    Pinning,
     RegisteredDevice,
     Registrar,
     RegistrationRequest,
 )
-from fleetrank.device_agents.contract.task import OptionValue
+from fleetrank.device_agents.contract.proof import Proof
+from fleetrank.device_agents.contract.task import OptionValue, canary_task
+from fleetrank.device_agents.linux.cores import cpus_one_per_core
 from fleetrank.device_agents.registry import KINDS, create_agent, load_kind
 from fleetrank.foundation.errors import FleetError, reworded
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
@@ -29,7 +32,7 @@ from fleetrank.orchestrator.workspace.device_registry import (
     save_device,
     update_device,
 )
-from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import LOCAL_CPU, Workspace
 from fleetrank.orchestrator.workspace.yaml_file import parse_content
 
 
@@ -104,6 +107,28 @@ class RegistrationDesk:
         )
         return changes_between(registrar, then, now)
 
+    def prove(self, workspace: Workspace, device: DeviceFile) -> Proof:
+        """Measures the canary by the plain way and by fleetrank's; stores the proof.
+
+        Raises:
+            UsageError: devices of this kind have no bare way.
+            NothingToDoError: the device is unreachable, or a run failed.
+        """
+        from fleetrank.device_agents.proving import N_PAIRS, PROOF_POLICY, prove
+
+        agent = create_agent(device.kind, device.options)
+        if not isinstance(agent, ProvingAgent):
+            raise UsageError(
+                f"no bare way to measure on a {device.kind} device, so {device.name} is not proven",
+                f"prove a processor, a board or a phone, such as {LOCAL_CPU}",
+            )
+        file, purpose = self.canary(), f"the proof of device {device.name}"
+        task = canary_task(file.path, file.sha256, _cores_of(device), PROOF_POLICY, _PROOF_LIMIT_S)
+        with reworded(NothingToDoError, FleetError), device.reserved():
+            proof = prove(agent, device.traits, task, N_PAIRS, purpose, self.say)
+        update_device(workspace, device.model_copy(update={"proof": proof}))
+        return proof
+
     def register(
         self, registrar: Registrar, new: NewDevice, known: Collection[DeviceFile]
     ) -> DeviceFile:
@@ -154,6 +179,16 @@ class RegistrationDesk:
         data = try_out(found, options, self.canary, self.say)
         learnt = {**device.options, **data.options}
         return device.model_copy(update={"registration": Registration.of(data), "options": learnt})
+
+
+_PROOF_LIMIT_S = 120.0
+"""Of one run of the canary, as at a registration."""
+
+
+def _cores_of(device: DeviceFile) -> tuple[int, ...] | None:
+    """Those of the canary; without a registration the first core that a sweep would use."""
+    first = {Pinning.HOST_CORES: cpus_one_per_core()[:1], Pinning.COUNTED: (0,)}
+    return device.found.canary_affinity or first.get(device.traits.pinning)
 
 
 def registrar_of(kind: str, options: Mapping[str, OptionValue]) -> Registrar:

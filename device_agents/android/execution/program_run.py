@@ -89,16 +89,12 @@ def run_program(
     """
     clean_runs(phone)
     mark = secrets.token_hex(8)
-    if run.inputs_file is not None:
-        _push(phone, run.inputs, run.inputs_file)
+    place_inputs(phone, run)
     if run.log_tag is not None:
         phone.shell('log -t "$1" "$2"', LOG_MARK, mark, timeout_s=_ASK_TIMEOUT_S)
-    pinned = () if affinity is None else ("taskset", mask_of(affinity))
-    # After `taskset`: a library of the user's must not take the place of one of Android's.
-    beside = () if run.library_folder is None else ("env", *library_paths(run.library_folder))
     with watch or nullcontext():
         ended = phone.shell(
-            _START, TASK_FOLDER, *pinned, *beside, *run.argv,
+            _START, TASK_FOLDER, *words_of(run, affinity),
             timeout_s=timeout_s, stop_requested=stop_requested, max_bytes=MAX_PROGRAM_BYTES,
         )  # fmt: skip
     if ended.exit_code == 126:
@@ -115,6 +111,14 @@ def run_program(
         logcat=None if run.log_tag is None else _read_logcat(phone, run.log_tag, mark),
         outputs=None if run.outputs_file is None else _pull(phone, run.outputs_file),
     )
+
+
+def words_of(run: ProgramCall, affinity: Sequence[int] | None) -> tuple[str, ...]:
+    """The command of a call, pinned to CPUs."""
+    pinned = () if affinity is None else ("taskset", mask_of(affinity))
+    # After `taskset`: a library of the user's must not take the place of one of Android's.
+    beside = () if run.library_folder is None else ("env", *library_paths(run.library_folder))
+    return (*pinned, *beside, *run.argv)
 
 
 def clean_runs(phone: Phone) -> None:
@@ -138,12 +142,15 @@ def library_paths(folder: str) -> tuple[str, str]:
     return f"LD_LIBRARY_PATH={folder}", f"ADSP_LIBRARY_PATH={folder};{_DSP_FOLDERS}"
 
 
-def _push(phone: Phone, content: bytes, remote: str) -> None:
+def place_inputs(phone: Phone, run: ProgramCall) -> None:
+    """Sends the file of inputs, if the call names one; `clean_runs` deletes it."""
+    if (remote := run.inputs_file) is None:
+        return
     phone.shell('mkdir -p "$1"', remote.rpartition("/")[0], timeout_s=_ASK_TIMEOUT_S)
     with temporary_folder("inputs") as folder:
         local = folder / "inputs"
-        local.write_bytes(content)
-        phone.push(local, remote, _ASK_TIMEOUT_S + len(content) / PUSH_BYTES_PER_S)
+        local.write_bytes(run.inputs)
+        phone.push(local, remote, _ASK_TIMEOUT_S + len(run.inputs) / PUSH_BYTES_PER_S)
 
 
 def _pull(phone: Phone, remote: str) -> bytes | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.program_files import file_sha256, read_program
 from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.proof import figure_ns
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, RepeatLimits
 from fleetrank.foundation.inputs import ModelInput, Values
 from fleetrank.foundation.vocabulary import (
@@ -155,3 +157,17 @@ def test_the_real_benchmark_model_is_measured(phone: Phone) -> None:
     assert seen.summary is not None
     assert seen.summary.statistic is Statistic.MEAN
     assert seen.summary.count >= QUICK.min_runs
+
+
+@pytest.mark.parametrize("runtime", [Runtime.TFLITE, Runtime.ONNX])
+def test_a_real_program_is_run_the_bare_way(phone: Phone, tmp_path: Path, runtime: Runtime) -> None:
+    _, agent = phone
+    task = onnx_task(save_tiny_onnx(tmp_path / "net.onnx"))
+    if runtime is Runtime.TFLITE:
+        execution = Execution(runtime=runtime, backend="builtin")
+        task = make_task(execution=execution, limits=RepeatLimits(timeout_s=120.0))
+    bare_ns, seen = agent.measure_bare(task), agent.measure(task)
+    assert seen.status is Status.OK, seen.failure
+    assert min(bare_ns) > 0
+    # Its times say nothing of a phone, but the same program takes about the same time.
+    assert 0.1 < median(bare_ns) / figure_ns(seen) < 10

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from ssh_board import SshBoard
+from wording import has
 
 from fleetrank.device_agents.board.board_state import BoardOptions
 from fleetrank.device_agents.board.host_calls import device_there
@@ -15,10 +16,13 @@ from fleetrank.device_agents.board.there.board_host import BoardHost
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.failures import interrupted
 from fleetrank.device_agents.contract.measurement import Failure
-from fleetrank.device_agents.contract.task import InferTask
+from fleetrank.device_agents.contract.task import Execution, InferTask
 from fleetrank.device_agents.errors import DamagedFileError
+from fleetrank.device_agents.proving import prove
+from fleetrank.device_agents.registry import load_kind
 from fleetrank.device_agents.worker.infer import infer
-from tests.device_agents.conftest import infer_task, sha256
+from fleetrank.foundation.vocabulary import Runtime
+from tests.device_agents.conftest import QUICK, infer_task, make_task, sha256
 
 pytestmark = pytest.mark.slow
 
@@ -77,3 +81,22 @@ def test_an_inference_that_fails_leaves_neither_inputs_nor_outputs(
     assert host.infer(device, task, never_stop).failure == interrupted()
     assert not inputs.exists()
     assert list((tmp_path / "outputs").iterdir()) == []
+
+
+@pytest.mark.thorough
+def test_a_board_is_proven_over_plain_ssh(board: SshBoard, tflite_file: Path) -> None:
+    traits = load_kind("board").traits_of(board.options)
+    execution = Execution(runtime=Runtime.TFLITE, backend="xnnpack", affinity=(0,))
+    task = make_task(tflite_file, Runtime.TFLITE, execution=execution)
+    proof = prove(board.agent(), traits, task, 2, "a test", print)
+    assert has(proof.outputs, "equal", "every bit")
+    assert proof.cores == "0 as asked"
+    assert proof.n_pairs == 2
+    assert min(*proof.bare_ns, *proof.fleetrank_ns) > 0
+
+
+def test_the_bare_way_of_a_board_is_its_python_and_the_library_alone(
+    board: SshBoard, tflite_file: Path
+) -> None:
+    task = make_task(tflite_file, Runtime.TFLITE)
+    assert len(board.agent().measure_bare(task)) >= QUICK.min_runs

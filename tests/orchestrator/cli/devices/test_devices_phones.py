@@ -10,6 +10,7 @@ import pytest
 import yaml
 from adb_bench import given_stand_ins, keep_canary
 from phone_farm.farm import FarmedPhone, FarmSpec, VirtualFarm
+from wording import has
 
 from fleetrank.device_agents.android.adb_server import AdbServer
 from fleetrank.device_agents.android.state.settings import FOLDER
@@ -197,3 +198,21 @@ def test_removing_does_not_clean_another_phone_at_the_address(
     assert run(["devices", "remove", "pixel-8"]) == 0
     assert (phone.folder / FOLDER[1:]).exists()
     assert "not the registered phone" in capsys.readouterr().err
+
+
+def test_a_phone_is_proven_by_plain_adb_shell_until_it_is_registered_again(
+    phone: FarmedPhone, workspace: Workspace, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleetrank.device_agents.proving.N_PAIRS", 1)
+    assert add(phone, "--option", "settle_s=0") == 0
+    capsys.readouterr()
+    code = run(["devices", "check", "pixel-8", "--proof"])
+    said = capsys.readouterr().out
+    assert code == (3 if "finding" in said else 0)
+    assert has(said, "the range of 1 pair", "placement 65 of 65", "battery read; temperature read")
+    stored = read_file(workspace)["proof"]
+    assert "not compared" in stored["outputs"]
+    # Canned latencies of two command lines differ by some per cent.
+    assert stored["ratio"] == pytest.approx(1.0, abs=0.15)
+    assert add(phone) == 0
+    assert "proof" not in read_file(workspace)
