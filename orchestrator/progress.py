@@ -15,9 +15,15 @@ from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.wording import duration
-from fleetrank.orchestrator.progress_events import Event, RepeatFinished, SweepStarted, decided
+from fleetrank.orchestrator.progress_events import (
+    DeviceWaits,
+    Event,
+    RepeatFinished,
+    SweepStarted,
+    decided,
+)
 from fleetrank.orchestrator.progress_view import View, updated
-from fleetrank.orchestrator.progress_words import sentence
+from fleetrank.orchestrator.progress_words import printable, sentence
 
 Subscriber = Callable[[Event], None]
 _log = logging.getLogger(__name__)
@@ -69,7 +75,8 @@ class JsonLines:
 class PlainLines:
     """Writes one sentence per event; overwrites nothing and needs no terminal.
 
-    While it measures, a line a minute says how long it takes against the plan's estimate.
+    While it measures, a line a minute says how long it takes against the plan's estimate, and of a
+    large fleet what its devices do.
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = perf_counter) -> None:
@@ -84,9 +91,11 @@ class PlainLines:
         now_s, was_measuring = self._clock(), self._view.measuring_since_s is not None
         self._view = updated(self._view, event, now_s)
         self._write(event)
-        if self._view.measuring_since_s is None or not was_measuring:
+        is_begun = self._view.measuring_since_s is not None and was_measuring
+        is_news = isinstance(event, RepeatFinished | DeviceWaits)
+        if not (is_begun or self._view.is_large):
             self._said_s = now_s
-        elif isinstance(event, RepeatFinished) and now_s - self._said_s >= _HEARTBEAT_S:
+        elif is_news and now_s - self._said_s >= _HEARTBEAT_S:
             self._said_s = now_s
             self._stream.write(f"{pace(self._view, now_s)}\n")
             self._stream.flush()
@@ -94,7 +103,9 @@ class PlainLines:
     def _write(self, event: Event) -> None:
         if isinstance(event, SweepStarted):
             self._n_done = event.n_done
-        line = sentence(event)
+        # Of a large fleet the line of each minute counts those that wait.
+        is_counted = isinstance(event, DeviceWaits) and self._view.is_large
+        line = None if is_counted else sentence(event)
         if isinstance(event, RepeatFinished):
             self._n_done += not event.will_retry
         if line is None:
@@ -110,11 +121,12 @@ _HEARTBEAT_S = 60.0
 
 
 def pace(view: View, now_s: float) -> str:
-    """The time since the start and the time left, against the plan's estimate."""
+    """The time since the start and the time left, against the plan's estimate; a large fleet."""
     elapsed_s = 0.0 if view.started_s is None else now_s - view.started_s
     n_done = view.n_done_before + view.n_done + view.n_failed
     text = f"progress: {n_done} of {view.n_repeats} repeats after {duration(elapsed_s)}"
     if (left_s := view.eta_s(now_s)) is not None:
         text += f", about {duration(left_s)} left"
-    planned = view.estimate_s
-    return text if planned is None else f"{text} (the plan estimated {duration(planned)})"
+    if view.estimate_s is not None:
+        text += f" (the plan estimated {duration(view.estimate_s)})"
+    return "; ".join([text, *map(printable, view.fleet_lines() if view.is_large else ())])

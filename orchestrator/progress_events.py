@@ -121,6 +121,7 @@ class DeviceWaits:
         limit_s: after waiting this long in all its repeat fails; `None` if it is set aside.
         is_news: the first, or the first for a minute; lines leave the others out, and what another
             line has said.
+        is_left_out: it was given up; `sweep resume` measures what is left.
     """
 
     device: str
@@ -130,6 +131,7 @@ class DeviceWaits:
     ask_again_s: float
     limit_s: float | None
     is_news: bool = False
+    is_left_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from fleetrank.analysis.labels import Labels, labels_of
 from fleetrank.foundation.vocabulary import Origin
+from fleetrank.orchestrator.fleet_state import MOST_LISTED, DeviceProgress, fleet_lines
 from fleetrank.orchestrator.progress_events import (
     DecisionsMade,
     DeviceWaits,
@@ -37,6 +38,7 @@ class DeviceView:
     n_done: int = 0
     n_failed: int = 0
     origin: Origin = Origin.MEASURED
+    state: DeviceProgress = DeviceProgress.PENDING
 
 
 _UNNAMED = Labels({})
@@ -59,6 +61,15 @@ class View:
     estimate_s: float | None = None
     labels: Labels = _UNNAMED
     decisions: Mapping[str, DecisionsMade] = field(default_factory=dict)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its devices are too many to list each."""
+        return len(self.devices) > MOST_LISTED
+
+    def fleet_lines(self) -> list[str]:
+        """How many devices are in each state, and the reasons."""
+        return fleet_lines((one.state, one.waits) for one in self.devices.values())
 
     def eta_s(self, now_s: float) -> float | None:
         """Seconds left of all phases: first the plan's estimate, then the pace of the repeats.
@@ -122,6 +133,7 @@ def after_repeats(
                 origin=event.origin,
                 waits=None,
                 waits_since_s=None,
+                state=DeviceProgress.MEASURING,
             )
         elif isinstance(event, DeviceWaits):
             devices[event.device] = replace(
@@ -130,6 +142,7 @@ def after_repeats(
                 running=None,
                 waits=event.reason,
                 waits_since_s=now_s - event.waited_s,
+                state=_state_of(event),
             )
         else:
             devices[event.device] = after = _after_repeat(device, event)
@@ -143,6 +156,12 @@ def after_repeats(
         measuring_since_s=since_s,
         phase=view.phase if since_s is None else None,
     )
+
+
+def _state_of(event: DeviceWaits) -> DeviceProgress:
+    if event.is_left_out:
+        return DeviceProgress.LEFT_OUT
+    return DeviceProgress.SET_ASIDE if event.limit_s is None else DeviceProgress.WAITING
 
 
 def _after_repeat(device: DeviceView, event: RepeatFinished) -> DeviceView:

@@ -91,6 +91,8 @@ def render(view: View, now_s: float) -> Group:
         )
     n_hidden = len(view.devices) - _MAX_DEVICES_SHOWN
     hidden = [Text(f"and {count_of(n_hidden, 'more device')}")] if n_hidden > 0 else []
+    if view.is_large:
+        hidden += [Text(printable(line)) for line in view.fleet_lines()]
     phase = [] if view.phase is None else [Text(_phase(view.phase, view))]
     looks = [Text(printable(one.text)) for one in view.decisions.values()][:_MAX_DEVICES_SHOWN]
     return Group(*phase, *([table] if view.devices else []), *hidden, *looks, _totals(view, now_s))

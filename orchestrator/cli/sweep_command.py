@@ -29,6 +29,7 @@ from fleetrank.orchestrator.cli.sweep_options import (
     with_sweep_options,
 )
 from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.fleet_state import lines_of_status, listed
 from fleetrank.orchestrator.progress_events import decided
 from fleetrank.orchestrator.progress_words import counted_from_one, printable
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
@@ -150,6 +151,9 @@ def status(
     note: Annotated[
         str | None, typer.Option(help="Replace the note, one line; empty removes it.")
     ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="List every device of a large fleet.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of a sweep, or change its tags.
@@ -169,10 +173,10 @@ def status(
     if as_json:
         print(json_text(asdict(found), indent=2))
     else:
-        _print_status(found)
+        _print_status(found, show_all=show_all)
 
 
-def _print_status(found: "SweepStatus") -> None:
+def _print_status(found: "SweepStatus", *, show_all: bool) -> None:
     print(f"sweep     {found.sweep_id}")
     print(f"state     {found.state}")
     print(f"started   {found.started_utc or '-'}")
@@ -191,7 +195,7 @@ def _print_status(found: "SweepStatus") -> None:
         print(f"left      about {duration(found.seconds_left)}")
     if found.devices:
         print()
-        print_table([_doing(device) for device in found.devices], as_json=False)
+        _print_devices(found.devices, show_all=show_all)
     if found.n_overcome:
         print(
             f"earlier   {count_of(found.n_overcome, 'failed try', 'failed tries')} retried "
@@ -207,11 +211,23 @@ def _print_status(found: "SweepStatus") -> None:
         print(f"\nretry what failed with: {fleetrank_command(*resume_words, '--retry-failed')}")
 
 
+def _print_devices(devices: Sequence[Mapping[str, object]], *, show_all: bool) -> None:
+    """Each device; of a large fleet the numbers, and the devices that a person should look at."""
+    shown = devices if show_all else listed(devices)
+    if n_more := len(devices) - len(shown):
+        print(*map(printable, lines_of_status(devices)), sep="\n")
+    if shown:
+        print_table([_doing(device) for device in shown], as_json=False)
+    if n_more:
+        print(f"... and {n_more:,} more: `--json` or `--all`")
+
+
 def _doing(device: Mapping[str, object]) -> Mapping[str, object]:
     """A device for a person: what it waits for takes the place of what it runs."""
     last = device["last"]
     latency = last["latency_ms"] if isinstance(last, Mapping) else None
-    shown = {name: value for name, value in device.items() if name not in {"waits", "last"}}
+    hidden = {"state", "waits", "reason", "waited_s", "last"}
+    shown = {name: value for name, value in device.items() if name not in hidden}
     return shown | {"running": device["waits"] or device["running"], "last_ms": latency}
 
 

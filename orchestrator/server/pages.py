@@ -23,6 +23,7 @@ from fleetrank.analysis.tables.values import value_text
 from fleetrank.foundation.wording import duration
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.fleet_state import lines_of_status, listed
 from fleetrank.orchestrator.progress_events import decided
 from fleetrank.orchestrator.server.api import Context, QueryQuery, ServerContext, query_job, sent
 from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors
@@ -145,6 +146,8 @@ def _environment() -> jinja2.Environment:
     environment = templates("fleetrank.orchestrator", "server/templates")
     environment.filters["duration"] = duration
     environment.filters["decided"] = decided
+    environment.filters["listed"] = listed
+    environment.filters["fleet_lines"] = lines_of_status
     environment.filters["value"] = partial(value_text, is_grouped=True)
     return environment
 

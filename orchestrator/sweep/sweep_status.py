@@ -15,6 +15,7 @@ from fleetrank.foundation.units import NS_PER_MS
 from fleetrank.foundation.workload import IMAGE
 from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.fleet_state import DeviceProgress
 from fleetrank.orchestrator.keys import RowKey
 from fleetrank.orchestrator.progress import read_decisions
 from fleetrank.orchestrator.progress_file import read_progress, waits_of
@@ -35,9 +36,10 @@ class SweepStatus:
         state: `running finished interrupted failed imported`, or `stopped`: its driver died, or a
             device was abandoned.
         seconds_left: from the pace of the current run; `None` when it does not run.
-        devices: for each device its host and work now, why it waits or was left out, its counts and
-            its last attempt; `n_repeats` is `None` if the record does not contain the device. Empty
-            if no journal was read.
+        devices: for each device its host, its `DeviceProgress` and its work now, why and how long
+            it waits or is out of use (as a sentence, and as reason and time), its counts and its
+            last attempt; `n_repeats` is `None` if the record does not contain the device. Empty if
+            no journal was read.
         n_overcome: failed tries of repeats that another try measured.
         failures: the last error of repeats without a valid measurement, and the number of tries;
             only the newest, for display.
@@ -138,18 +140,46 @@ class SweepCount:
         cells = {} if plan is None else plan.cells_by_device
         tallies = {device: Tally() for device in (*cells, *now)} | self._of_device
         return tuple(
-            {
-                "device": device,
-                "host": now.get(device, {}).get("host"),
-                "running": now.get(device, {}).get("running") if is_running else None,
-                "waits": waits_of(now.get(device, {})),
-                "n_repeats": cells[device] * plan.repeats if plan and device in cells else None,
-                "n_ok": tally.n_ok,
-                "n_failed": tally.n_failed,
-                "last": self._last.get(device),
-            }
+            _device(
+                device,
+                now.get(device, {}),
+                tally,
+                n_repeats=cells[device] * plan.repeats if plan and device in cells else None,
+                is_running=is_running,
+            )
+            | {"last": self._last.get(device)}
             for device, tally in sorted(tallies.items())
         )
+
+
+def _device(
+    device: str,
+    now: Mapping[str, object],
+    tally: Tally,
+    *,
+    n_repeats: int | None,
+    is_running: bool,
+) -> dict[str, object]:
+    """What a status says of a device; `now` is what `read_progress` says of it."""
+    stated = str(now.get("state"))
+    state = DeviceProgress(stated) if stated in set(DeviceProgress) else DeviceProgress.PENDING
+    is_left_out = state is DeviceProgress.LEFT_OUT
+    if n_repeats is not None and tally.n_ok + (0 if is_left_out else tally.n_failed) >= n_repeats:
+        state = DeviceProgress.FINISHED
+    elif not (is_running or is_left_out):
+        state = DeviceProgress.PENDING
+    return {
+        "device": device,
+        "host": now.get("host"),
+        "state": state,
+        "running": now.get("running") if is_running else None,
+        "waits": waits_of(now),
+        "reason": now.get("waits"),
+        "waited_s": now.get("waited_s"),
+        "n_repeats": n_repeats,
+        "n_ok": tally.n_ok,
+        "n_failed": tally.n_failed,
+    }
 
 
 def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:

@@ -1,5 +1,7 @@
 """The sentences with which dispatch explains itself to the user."""
 
+from dataclasses import replace
+
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.foundation.wording import count_of, duration
 from fleetrank.orchestrator.dispatch.decide.lane import Lane
@@ -54,7 +56,8 @@ def waits(lane: Lane, reason: str, now_s: float) -> DeviceWaits:
 
 def waits_for_resume(lane: Lane, failure: Failure, now_s: float) -> DeviceWaits:
     """A device that was given up."""
-    return waits(lane, f"given up until `fleetrank sweep resume`: {failure.message}", now_s)
+    reason = f"given up until `fleetrank sweep resume`: {failure.message}"
+    return replace(waits(lane, reason, now_s), is_left_out=True)
 
 
 def store_failed(message: str) -> Notice:
