@@ -218,7 +218,8 @@ def _a_command(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
-_Command = Annotated[tuple[str, ...], Checked(_a_command)]
+LabCommand = Annotated[tuple[str, ...], Checked(_a_command)]
+"""A command of a lab in a device file: a list of words, the program first; no shell reads them."""
 
 
 _NAME = r"^[^-\s]\S*$"
@@ -233,11 +234,11 @@ class Reservation:
     __pydantic_config__ = NO_OTHER_KEYS
 
     command: Annotated[
-        _Command | None,
+        LabCommand | None,
         Key("program and arguments that reserve it; any exit code but 0 means: not now"),
     ] = None
-    release: Annotated[_Command | None, Key("gives it back; null: it lapses by itself")] = None
-    renew: Annotated[_Command | None, Key("renews it; any exit code but 0 means: it is lost")] = (
+    release: Annotated[LabCommand | None, Key("gives it back; null: it lapses by itself")] = None
+    renew: Annotated[LabCommand | None, Key("renews it; any exit code but 0 means: it is lost")] = (
         None
     )
     labgrid: Annotated[
@@ -358,14 +359,31 @@ class CommandHold:
 
 
 def _run(command: tuple[str, ...]) -> tuple[str | None, bool]:
-    """Why a command failed, `None` if it succeeded; and whether its time limit ended it."""
+    return run_command(command, "reserve", timeout_s=COMMAND_TIMEOUT_S)
+
+
+def cannot_start(command: tuple[str, ...], key: str, reason: object) -> PermanentError:
+    """The error of a command that stands under a key of a device file."""
+    return PermanentError(
+        f"`{command[0]}` cannot be started: {reason}",
+        f"correct `{key}` in the device file, or install it on the host of the device",
+    )
+
+
+def run_command(command: tuple[str, ...], key: str, *, timeout_s: float) -> tuple[str | None, bool]:
+    """Runs a command of a lab, the value of a key of a device file.
+
+    Returns:
+        Why it failed, with the last line that it wrote, or `None`; and whether its time limit
+        ended it.
+
+    Raises:
+        PermanentError: it cannot be started.
+    """
     try:
-        ended = run_child(command, None, timeout_s=COMMAND_TIMEOUT_S)
+        ended = run_child(command, None, timeout_s=timeout_s)
     except OSError as error:
-        raise PermanentError(
-            f"`{command[0]}` cannot be started: {error}",
-            "correct `reserve` in the device file, or install it on the host of the device",
-        ) from error
+        raise cannot_start(command, key, error) from error
     if ended.end is End.ITSELF and ended.exit_code == 0:
         return None, False
     lines = (ended.stderr.strip() or ended.stdout.strip()).splitlines()

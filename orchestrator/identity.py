@@ -121,6 +121,8 @@ class DevicePlace(Traits):
         counts_energy: a repeat has time windows for energy measurement.
         is_here: it is the host that this process runs on.
         peaks: (10^9 FLOP/s, 10^9 bytes/s) by number of threads, where they were measured.
+        has_power: a command can switch it off and on.
+        ties: as of `DeviceSpec`.
     """
 
     device: str
@@ -129,6 +131,8 @@ class DevicePlace(Traits):
     counts_energy: bool = False
     is_here: bool = True
     peaks: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    has_power: bool = False
+    ties: frozenset[object] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

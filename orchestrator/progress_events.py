@@ -135,6 +135,30 @@ class DeviceWaits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PowerCycled:
+    """A device that was lost again and again was switched off and on.
+
+    Attributes:
+        number: counts from 1 in this run, at most to `most`.
+        error: why that failed; `None` if it succeeded.
+    """
+
+    device: str
+    host: str
+    number: int
+    most: int
+    error: str | None
+
+    @property
+    def text(self) -> str:
+        """For a person, in one line."""
+        count = f"({self.number} of at most {self.most} times)"
+        if self.error is None:
+            return f"{self.device} was lost repeatedly: switched off and on {count}"
+        return f"{self.device} could not be switched off and on {count}: {self.error}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPair:
     """Two models whose order is open, and the rounds that are needed if their figures stay.
 
@@ -231,6 +255,7 @@ Event = (
     | RepeatStarted
     | RepeatFinished
     | DeviceWaits
+    | PowerCycled
     | DecisionsMade
     | Notice
     | SweepFinished

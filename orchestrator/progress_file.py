@@ -15,6 +15,7 @@ from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.orchestrator.progress_events import (
     DeviceWaits,
     Event,
+    PowerCycled,
     RepeatFinished,
     RepeatStarted,
     SweepFinished,
@@ -49,9 +50,9 @@ class ProgressFile:
             self._view = updated(self._view, event, now_s)
         is_due = self._written_s is None or now_s - self._written_s >= _PAUSE_S
         # The next event of a device that waits can be a minute away.
-        is_rare = isinstance(event, DeviceWaits) and (event.is_news or event.limit_s is None)
-        is_due = is_due or is_rare
-        if isinstance(event, SweepFinished) or (is_due and is_repeat):
+        is_news = isinstance(event, DeviceWaits) and (event.is_news or event.limit_s is None)
+        is_rare = is_news or isinstance(event, PowerCycled | SweepFinished)
+        if is_rare or (is_due and is_repeat):
             self._view = after_repeats(self._view, self._repeats, now_s)
             self._repeats = []
             self._written_s = now_s

@@ -14,6 +14,7 @@ from fleetrank.orchestrator.progress_events import (
     ExportFinished,
     ExportStarted,
     PhaseStarted,
+    PowerCycled,
     RepeatFinished,
     RepeatStarted,
     SweepStarted,
@@ -28,6 +29,7 @@ class DeviceView:
     Attributes:
         waits: why it cannot be measured now; `None` while it can.
         waits_since_s: on the display's clock.
+        power: what happened when its power was switched.
     """
 
     host: str = ""
@@ -39,6 +41,7 @@ class DeviceView:
     n_failed: int = 0
     origin: Origin = Origin.MEASURED
     state: DeviceProgress = DeviceProgress.PENDING
+    power: tuple[str, ...] = ()
 
 
 _UNNAMED = Labels({})
@@ -104,6 +107,10 @@ def updated(view: View, event: Event, now_s: float) -> View:
                 "decisions": {**view.decisions, event.contest: event},
                 "n_repeats": view.n_repeats + event.n_repeats,
             }
+        case PowerCycled():
+            device = view.devices.get(event.device, DeviceView(host=event.host))
+            after = replace(device, power=(*device.power, event.text))
+            changes = {"devices": {**view.devices, event.device: after}}
         case ExportStarted():
             changes = {"exporting": (*view.exporting, event.label)}
         case ExportFinished():
@@ -168,6 +175,7 @@ def _after_repeat(device: DeviceView, event: RepeatFinished) -> DeviceView:
     is_ok = event.error is None
     last = milliseconds(event.latency_p50_ns) if is_ok else "failed"
     return DeviceView(
+        power=device.power,
         host=event.host,
         running=None,
         last=last,

@@ -13,6 +13,7 @@ from fleetrank.orchestrator.progress_events import (
     Event,
     ExportFinished,
     Notice,
+    PowerCycled,
     RepeatFinished,
     SweepFinished,
     SweepStarted,
@@ -36,6 +37,9 @@ def sentence(event: Event) -> str | None:
             line = _waits(event)
         case DecisionsMade(is_news=True):
             line = printable(event.text)
+        case PowerCycled():
+            level = "info" if event.error is None else "warning"
+            line = printable(f"{level}: {event.text}")
         case Notice():
             line = printable(f"{event.level}: {event.message}")
         case SweepFinished():

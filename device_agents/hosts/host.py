@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -239,10 +239,34 @@ class Host:
     def probe(self, spec: DeviceSpec) -> DeviceFacts | Failure:
         """Probes a device; returns its facts or the failure."""
         try:
+            if spec.power is not None:
+                spec.power.require()
             with self._reserved(spec):
                 return self._agent(spec).probe()
         except Exception as error:
             return _failure_of(error)
+
+    def cycle_power(self, spec: DeviceSpec) -> str | None:
+        """Switches a device off and on; returns why that failed, or `None`.
+
+        Tasks on its unit wait meanwhile; while one runs, nothing is switched.
+        """
+        if spec.power is None:
+            return "its device file has no `power`"
+        unit = {one.name for one in list(self._agents) if one.ties & spec.ties} | {spec.name}
+        with ExitStack() as stack:
+            for name in sorted(unit):
+                with self._changed:
+                    turn = self._turns.setdefault(name, threading.Lock())
+                if not turn.acquire(blocking=False):
+                    return f"{name} is used by {self._users.get(name, 'another task')}"
+                stack.callback(turn.release)
+                self._users[name] = "a command that switches it off and on"
+            try:
+                with self._reserved(spec):
+                    return spec.power.switch()
+            except FleetError as error:
+                return error.message
 
     def why_unsupported(self, spec: DeviceSpec, execution: Execution) -> str | None:
         """Returns why a device cannot run an execution; `None` if it can."""

@@ -6,6 +6,7 @@ from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasureTask, Options
 from fleetrank.device_agents.hold import Reservation
+from fleetrank.device_agents.power import Power
 from fleetrank.foundation.vocabulary import Origin
 
 
@@ -16,6 +17,7 @@ class DeviceSpec:
     Attributes:
         origin: origin of its rows until the device has been queried.
         reserve: how to reserve it; `None` if it is always ours.
+        power: how to switch it off and on; `None` if that is not possible.
     """
 
     name: str
@@ -24,6 +26,12 @@ class DeviceSpec:
     share: HostShare = HostShare.NONE
     origin: Origin = Origin.MEASURED
     reserve: Reservation | None = None
+    power: Power | None = None
+
+    @property
+    def ties(self) -> frozenset[object]:
+        """Devices with a common one are one unit, such as a board with a CPU and a GPU."""
+        return frozenset(one for one in (self.name, self.reserve, self.power) if one is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

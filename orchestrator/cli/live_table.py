@@ -15,6 +15,7 @@ from fleetrank.orchestrator.progress_events import (
     ExportFinished,
     Notice,
     PhaseStarted,
+    PowerCycled,
     RepeatFinished,
     SweepFinished,
     SweepStarted,
@@ -44,7 +45,9 @@ class LiveConsole:
             )
             self._live.start()
         is_failure = isinstance(event, RepeatFinished | ExportFinished) and event.error is not None
-        is_kept = is_failure or isinstance(event, SweepStarted | Notice | SweepFinished)
+        is_kept = is_failure or isinstance(
+            event, SweepStarted | PowerCycled | Notice | SweepFinished
+        )
         if is_kept and (line := sentence(event)) is not None:
             self._console.print(Text(self._view.labels.said(line)))
         if isinstance(event, SweepFinished):

@@ -220,13 +220,16 @@ def _print_devices(devices: Sequence[Mapping[str, object]], *, show_all: bool) -
         print_table([_doing(device) for device in shown], as_json=False)
     if n_more:
         print(f"... and {n_more:,} more: `--json` or `--all`")
+    for device in devices:
+        if isinstance(switched := device["power"], list):
+            print(*map(printable, switched), sep="\n", end="\n" if switched else "")
 
 
 def _doing(device: Mapping[str, object]) -> Mapping[str, object]:
     """A device for a person: what it waits for takes the place of what it runs."""
     last = device["last"]
     latency = last["latency_ms"] if isinstance(last, Mapping) else None
-    hidden = {"state", "waits", "reason", "waited_s", "last"}
+    hidden = {"state", "waits", "reason", "waited_s", "power", "last"}
     shown = {name: value for name, value in device.items() if name not in hidden}
     return shown | {"running": device["waits"] or device["running"], "last_ms": latency}
 

@@ -148,6 +148,7 @@ class Controller:
         self._switch = switch
         self._clock = clock
         self._probes: dict[str, Future[DeviceFacts | Failure]] = {}
+        self._switches: dict[str, Future[str | None]] = {}
         self._state = new_state(work, tally, hosts.facts(), clock())
         self._error: StoreError | None = None
 
@@ -166,6 +167,9 @@ class Controller:
                 self._handle(messages.StopPressed(now_s=self._clock(), is_now=is_now))
             for device, answer in self._answered_probes():
                 self._handle(messages.Probed(now_s=self._clock(), device=device, answer=answer))
+            for device in [name for name, end in self._switches.items() if end.done()]:
+                error = self._switches.pop(device).result()
+                self._handle(messages.Switched(now_s=self._clock(), device=device, error=error))
             self._handle(messages.Tick(now_s=self._clock()))
             arrived = self._hosts.poll(self._state.wait_s(self._clock()))
             self._handle(messages.Arrived(now_s=self._clock(), measurements=arrived))
@@ -203,10 +207,8 @@ class Controller:
                 self._store(action)
             case messages.Announce():
                 self._recorder.emit(action.event)
-            case messages.Probe():
-                # In a thread: a phone that hangs takes half a minute to answer.
-                probe = partial(self._hosts.probe, action.device)
-                self._probes[action.device] = in_thread(probe)
+            case messages.Probe() | messages.CyclePower():
+                self._ask(action)
             case messages.Sync():
                 self._recorder.sink.flush()
                 self._handle(messages.Synced(now_s=self._clock()))
@@ -218,6 +220,14 @@ class Controller:
                 self._hosts.finish_rounds()
             case messages.Interrupt():
                 self._hosts.interrupt()
+
+    def _ask(self, action: messages.Probe | messages.CyclePower) -> None:
+        """In a thread: a phone that hangs takes half a minute to answer."""
+        device = action.device
+        if isinstance(action, messages.Probe):
+            self._probes[device] = in_thread(partial(self._hosts.probe, device))
+        else:
+            self._switches[device] = in_thread(partial(self._hosts.cycle_power, device))
 
     def _store(self, done: messages.Store | messages.StoreUntried) -> None:
         refusal = self._recorder.store(done)

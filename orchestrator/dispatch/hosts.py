@@ -188,6 +188,17 @@ class Hosts:
             return _host_lost(f"host {placed.host} does not answer: {why}")
         return answer
 
+    def cycle_power(self, device: str) -> str | None:
+        """Switches a device off and on, on its host; returns why that failed. As `probe`."""
+        placed = self._devices[device]
+        limit_s = _PROBE_TIMEOUT_S + (placed.spec.power.limit_s if placed.spec.power else 0.0)
+        try:
+            asked = self._reach.call(placed.host, "cycle_power", placed.spec)
+            answer: str | None = asked.result(limit_s)
+        except Exception as error:
+            return f"host {placed.host} does not answer: {error or type(error).__name__}"
+        return answer
+
     def finish_rounds(self) -> None:
         """Ends running rounds after their current blocks, which count."""
         for host in self._clients:

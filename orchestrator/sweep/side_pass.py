@@ -81,7 +81,9 @@ class SidePass:
             emit(Notice(level="info", message=f"no {skipped.label}: {skipped.reason}"))
         if switch.is_stopping or not self.open_cells():
             return
-        work = replace(work, plan=self._plan, canaries={})
+        # The power is switched for latencies only, so that there is one count for the sweep.
+        places = {name: replace(one, has_power=False) for name, one in work.places.items()}
+        work = replace(work, plan=self._plan, canaries={}, places=places)
         if form is PROFILE_FORM:
             exports = replace(work.exports, primers={})
             work = replace(work, exports=exports)

@@ -240,6 +240,7 @@ def _fingerprints(setup: Setup) -> dict[str, str]:
         registered = device.registration
         found = registered and registered.model_dump(mode="json", exclude={"registered_utc"})
         matters = asdict(device.spec) | {"host": device.host}
+        del matters["power"]  # it changes no figure
         devices[f"device {name}"] = _sha256(matters | ({"registration": found} if found else {}))
     return models | devices
 

@@ -360,8 +360,9 @@ class SweepSession:
             listening(self._switch),
         ):
             devices = dict.fromkeys(cell.device for cell in self._plan_now.cells)
-            is_reservable = any(self._setup.devices[name].reserve for name in devices)
-            if not is_reservable and not devices.keys() & hosts.facts().keys():
+            chosen = [self._setup.devices[name] for name in devices]
+            may_come = any(one.reserve or one.power for one in chosen)
+            if not may_come and not devices.keys() & hosts.facts().keys():
                 raise NothingToDoError(
                     f"no device answers: {', '.join(devices)}",
                     "see `fleetrank doctor` and `fleetrank devices check NAME`",

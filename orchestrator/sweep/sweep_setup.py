@@ -214,6 +214,8 @@ def _place_of(device: DeviceFile, fleet: Fleet) -> DevicePlace:
         counts_energy=counts_energy,
         is_here=host == fleet.here,
         peaks={peak.threads: (peak.gflops, peak.gbps) for peak in device.peaks},
+        has_power=device.power is not None,
+        ties=device.spec.ties,
     )
 
 

@@ -37,9 +37,9 @@ class SweepStatus:
             device was abandoned.
         seconds_left: from the pace of the current run; `None` when it does not run.
         devices: for each device its host, its `DeviceProgress` and its work now, why and how long
-            it waits or is out of use (as a sentence, and as reason and time), its counts and its
-            last attempt; `n_repeats` is `None` if the record does not contain the device. Empty if
-            no journal was read.
+            it waits or is out of use (as a sentence, and as reason and time), when its power was
+            switched, its counts and its last attempt; `n_repeats` is `None` if the record does not
+            contain the device. Empty if no journal was read.
         n_overcome: failed tries of repeats that another try measured.
         failures: the last error of repeats without a valid measurement, and the number of tries;
             only the newest, for display.
@@ -176,6 +176,7 @@ def _device(
         "waits": waits_of(now),
         "reason": now.get("waits"),
         "waited_s": now.get("waited_s"),
+        "power": now.get("power", []),
         "n_repeats": n_repeats,
         "n_ok": tally.n_ok,
         "n_failed": tally.n_failed,

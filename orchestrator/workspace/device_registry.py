@@ -16,6 +16,7 @@ from fleetrank.device_agents.contract.proof import Proof
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.hold import CommandHold, Reservation, held
 from fleetrank.device_agents.hosts.messages import DeviceSpec
+from fleetrank.device_agents.power import Power
 from fleetrank.device_agents.registry import HOST_CPU, KINDS, load_kind
 from fleetrank.foundation.checksums import MARK, marked_checksum
 from fleetrank.foundation.visible_text import shortened
@@ -120,6 +121,9 @@ class DeviceFile(BaseModel):
     reserve: Reservation | None = Field(
         default=None, description="commands of a lab that reserve the device while it is used"
     )
+    power: Power | None = Field(
+        default=None, description="command of a lab that switches the device off and on"
+    )
     registration: Registration | None = Field(
         default=None, description="data found when the phone was registered; do not edit"
     )
@@ -169,6 +173,7 @@ class DeviceFile(BaseModel):
             share=traits.share,
             origin=traits.origin,
             reserve=self.reserve,
+            power=self.power,
         )
 
     def reserved(self) -> AbstractContextManager[object]:

@@ -170,6 +170,7 @@ class RegistrationDesk:
             "options": options,
             "labels": {**(before.labels if before else {}), **new.labels},
             "reserve": before.reserve if before else None,
+            "power": before.power if before else None,
         }
         where = f"device {new.request.address!r}"
         device = parse_content(where, DeviceFile, content)

@@ -82,6 +82,8 @@ class World:
     delivered: set[str] = field(default_factory=set)
     decided: set[str] = field(default_factory=set)
     probing: set[str] = field(default_factory=set)
+    switching: set[str] = field(default_factory=set)
+    n_switched: Counter[str] = field(default_factory=Counter)
     written: list[Row] = field(default_factory=list)
     pending: list[Row] = field(default_factory=list)
     n_synced: int = 0
@@ -106,6 +108,8 @@ class World:
         self.pending.clear()
         for fields in (self.submitted, self.tries, self.ends, self.probing, self.decided):
             fields.clear()
+        self.switching.clear()
+        self.n_switched.clear()
         facts = {name: FACTS for name in self.work.places if self.is_up(name)}
         self.state = new_state(self.work, tally, facts, self.now_s)
         running = {t: device for t, device in self.working.items() if self.is_up(device)}
@@ -136,7 +140,10 @@ class World:
                 self.write(Row(key, action.attempt.number, action.failure, None))
             case messages.Probe():
                 assert action.device not in self.probing, "two probes of one device"
+                assert not self.is_off(action.device), "probed while it has no power"
                 self.probing.add(action.device)
+            case messages.CyclePower():
+                self.switch(action.device)
             case messages.Sync():
                 self.sync()
             case messages.Acknowledge():
@@ -146,10 +153,32 @@ class World:
                     self.kept[task_id] = result(task_id, INTERRUPTED)
                 self.working.clear()
 
+    def unit(self, device: str) -> set[str]:
+        """The devices that lose power with this one."""
+        ties = self.work.places[device].ties | {device}
+        return {name for name, one in self.work.places.items() if (one.ties | {name}) & ties}
+
+    def is_off(self, device: str) -> bool:
+        return any(device in self.unit(one) for one in self.switching)
+
+    def switch(self, device: str) -> None:
+        assert not self.is_off(device), "switched twice at a time"
+        assert not self.unit(device) & {*self.owed.values(), *self.probing}, "it is in use"
+        assert not self.state.is_stopping, "nothing starts after a stop"
+        self.switching.add(device)
+        for name in self.unit(device):
+            self.n_switched[name] += 1
+            assert self.n_switched[name] <= 2, "switched too often"
+
+    def end_switch(self, device: str, error: str | None = None) -> None:
+        self.switching.remove(device)
+        self.feed(messages.Switched(now_s=self.now_s, device=device, error=error))
+
     def submit(self, action: messages.Submit) -> None:
         task_id, device = action.task.task_id, action.device
         key, lane = repeat_of(task_id), self.state.lanes[action.device]
         assert not self.state.is_stopping, "nothing starts after a stop"
+        assert not self.is_off(device), "started while it has no power"
         here = {t for t, on in self.owed.items() if on == device}
         assert here <= set(action.task.members), "two tasks on one device that are no round"
         assert task_id not in self.submitted | self.delivered, "a task id is used twice"

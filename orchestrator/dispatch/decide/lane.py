@@ -67,6 +67,9 @@ class Lane:
         awaited_until_s: its host is unavailable, or another user has the device, and it is waited
             for until then; `None` otherwise.
         is_given_up: no probe was answered; its pending attempts are left to a resume.
+        n_lost_in_a_row: attempts and probes that it did not answer; a round counts once.
+        n_cycles: how often its unit was switched off and on in this run.
+        is_cycling: its unit is switched off and on now.
     """
 
     device: str
@@ -85,6 +88,9 @@ class Lane:
     n_probes: int = 0
     awaited_until_s: float | None = None
     is_given_up: bool = False
+    n_lost_in_a_row: int = 0
+    n_cycles: int = 0
+    is_cycling: bool = False
 
     @property
     def has_pending(self) -> bool:

@@ -11,7 +11,13 @@ from fleetrank.orchestrator.dispatch.decide.lane import Lane
 from fleetrank.orchestrator.dispatch.decide.notices import waits
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
 from fleetrank.orchestrator.identity import Attempt
-from fleetrank.orchestrator.progress_events import DecisionsMade, DeviceWaits, Notice, RepeatStarted
+from fleetrank.orchestrator.progress_events import (
+    DecisionsMade,
+    DeviceWaits,
+    Notice,
+    PowerCycled,
+    RepeatStarted,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +57,15 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Switched:
+    """A device was switched off and on, or `error` says why not."""
+
+    now_s: float
+    device: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time has passed; comes once in each round of the control loop."""
 
@@ -87,7 +102,7 @@ class Ended:
     now_s: float
 
 
-Event = Began | Arrived | Probed | Tick | StopPressed | StoreFailed | Synced | Ended
+Event = Began | Arrived | Probed | Switched | Tick | StopPressed | StoreFailed | Synced | Ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +146,17 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CyclePower:
+    """Switches a device off and on, on which nothing runs; the end returns as `Switched`."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
     """Reports progress to the user."""
 
-    event: RepeatStarted | DeviceWaits | DecisionsMade | Notice
+    event: RepeatStarted | DeviceWaits | PowerCycled | DecisionsMade | Notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +187,8 @@ class Interrupt:
 
 
 Action = (
-    Submit | Store | StoreUntried | Probe | Announce | Sync | Publish | Acknowledge | FinishRounds
-    | Interrupt
+    Submit | Store | StoreUntried | Probe | CyclePower | Announce | Sync | Publish | Acknowledge
+    | FinishRounds | Interrupt
 )  # fmt: skip
 
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.foundation.wording import count_of, duration
 from fleetrank.orchestrator.dispatch.decide.lane import Lane
+from fleetrank.orchestrator.dispatch.decide.power import MOST_CYCLES
 from fleetrank.orchestrator.dispatch.decide.retry import is_host_lost
 from fleetrank.orchestrator.dispatch.decide.state import DispatchState
-from fleetrank.orchestrator.progress_events import DeviceWaits, Notice
+from fleetrank.orchestrator.progress_events import DeviceWaits, Notice, PowerCycled
 
 SILENT_S = 60.0
 """Longer than this without output looks like a hang: a slow model and a hang look the same."""
@@ -51,6 +52,18 @@ def waits(lane: Lane, reason: str, now_s: float) -> DeviceWaits:
         waited_s=0.0 if rest is None else now_s - rest.since_s,
         ask_again_s=0.0 if until_s is None else max(0.0, until_s - now_s),
         limit_s=None if rest is None else rest.limit_s,
+    )
+
+
+def is_switched(lane: Lane, now_s: float) -> DeviceWaits:
+    """A device whose power is switched off and on."""
+    return waits(lane, "it was lost repeatedly and is switched off and on", now_s)
+
+
+def power_cycled(lane: Lane, error: str | None) -> PowerCycled:
+    """The end of that."""
+    return PowerCycled(
+        device=lane.device, host=lane.host, number=lane.n_cycles, most=MOST_CYCLES, error=error
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide.lane import Lane, Rest, Waiting
+from fleetrank.orchestrator.dispatch.decide.power import is_lost
 from fleetrank.orchestrator.identity import Attempt
 
 _NOT_THE_DEVICE = frozenset(
@@ -104,9 +105,17 @@ def after_result(
         retries=retries,
         rest=lane.rest if running else None,
         n_failures_in_a_row=n_failures,
+        n_lost_in_a_row=_lost_in_a_row(lane, failure, is_last=not running),
         probe_at_s=now_s + delay_s(rules, 0, jitter) if is_aside else lane.probe_at_s,
     )
     return lane, will_retry
+
+
+def _lost_in_a_row(lane: Lane, failure: Failure | None, *, is_last: bool = True) -> int:
+    if failure is not None and is_lost(failure):
+        return lane.n_lost_in_a_row + is_last
+    is_unknown = failure is not None and failure.kind in _NOT_THE_DEVICE
+    return lane.n_lost_in_a_row if is_unknown else 0
 
 
 def after_wait(
@@ -163,7 +172,7 @@ def after_probe(lane: Lane, failure: Failure | None, *, rules: RetryRules, now_s
     A device that answers is used again; one more failure sets it aside again. A device whose host
     is unavailable is waited for as long as the host, and one that another user has as it says.
     """
-    lane = replace(lane, is_probing=False)
+    lane = replace(lane, is_probing=False, n_lost_in_a_row=_lost_in_a_row(lane, failure))
     if lane.probe_at_s is None:
         return lane
     n_probes = lane.n_probes + 1

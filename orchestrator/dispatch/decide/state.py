@@ -8,6 +8,7 @@ from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.orchestrator.dispatch.decide.lane import Lane, RepeatKey, key_of, started
 from fleetrank.orchestrator.dispatch.decide.looks import Looks
+from fleetrank.orchestrator.dispatch.decide.power import switching, units_of
 from fleetrank.orchestrator.dispatch.decide.retry import RetryRules
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import Queues, SweepWork, are_equal
@@ -49,6 +50,7 @@ class DispatchState:
         published_s: when rows were last published.
         announced_s: when the user last saw an event.
         looks: at the rounds of a plan until decided; else `None`.
+        units: the devices that lose power together, by each device that can be switched.
     """
 
     work: SweepWork
@@ -64,6 +66,7 @@ class DispatchState:
     published_s: float
     announced_s: float
     looks: Looks | None = None
+    units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     in_flight: dict[str, Attempt] = field(default_factory=dict)
     held: dict[RepeatKey, list[Measurement]] = field(default_factory=dict)
     taken: list[str] = field(default_factory=list)
@@ -79,7 +82,8 @@ class DispatchState:
     @property
     def is_over(self) -> bool:
         """Whether nothing is in flight and no further attempt may start."""
-        if self.in_flight:
+        # A command that has switched a device off must be able to switch it on.
+        if self.in_flight or any(lane.is_cycling for lane in self.lanes.values()):
             return self.is_abandoned
         return self.is_stopping or not any(lane.has_pending for lane in self.lanes.values())
 
@@ -243,6 +247,7 @@ def new_state(
         published_s=now_s,
         announced_s=now_s,
         looks=looks,
+        units=units_of(work.places),
     )
 
 
@@ -257,13 +262,15 @@ def next_assignments(state: DispatchState, now_s: float) -> Iterator[Assignment]
     waited longest is served first. If that device needs quiet, nothing new starts on the host until
     its running tasks have ended. So neither kind of device starves the other.
     """
+    off = switching(state.lanes, state.units)
     for names in state.hosts:
-        yield from _host_assignments([state.lanes[name] for name in names], now_s)
+        yield from _host_assignments([state.lanes[name] for name in names], off, now_s)
 
 
-def _host_assignments(lanes: list[Lane], now_s: float) -> list[Assignment]:
+def _host_assignments(lanes: list[Lane], off: set[str], now_s: float) -> list[Assignment]:
     running = [lane for lane in lanes if lane.running]
-    waiting = [lane for lane in lanes if not lane.running and lane.has_pending]
+    idle = [lane for lane in lanes if not lane.running and lane.device not in off]
+    waiting = [lane for lane in idle if lane.has_pending]
     if not waiting or any(lane.needs_quiet for lane in running):
         return []
     chosen: list[Assignment] = []

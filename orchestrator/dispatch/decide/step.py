@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure
-from fleetrank.orchestrator.dispatch.decide import messages, notices, retry
+from fleetrank.orchestrator.dispatch.decide import messages, notices, power, retry
 from fleetrank.orchestrator.dispatch.decide.arrivals import adopted, finished, untried
 from fleetrank.orchestrator.dispatch.decide.lane import key_of
 from fleetrank.orchestrator.dispatch.decide.messages import Action, Event, Store, StoreUntried
@@ -79,6 +79,8 @@ def _actions(state: DispatchState, event: Event) -> Iterator[Action]:
             yield from _synced(state, event.now_s)
         case messages.Probed():
             yield from _probed(state, event)
+        case messages.Switched():
+            yield from _switched(state, event)
         case messages.StopPressed():
             yield from _stop_pressed(state, event)
         case messages.StoreFailed():
@@ -87,8 +89,8 @@ def _actions(state: DispatchState, event: Event) -> Iterator[Action]:
             yield from _began(state, event)
         case messages.Ended():
             yield from _ended(state)
-    if state.looks is not None:
-        yield from (messages.Announce(event=one) for one in state.looks.news())
+    news = () if state.looks is None else state.looks.news()
+    yield from (messages.Announce(event=one) for one in news)
 
 
 def _began(state: DispatchState, event: messages.Began) -> Iterator[Action]:
@@ -124,8 +126,14 @@ def _tick(state: DispatchState, now_s: float) -> Iterator[Action]:
     if state.interrupted_s is not None and now_s - state.interrupted_s > _GRACE_S:
         state.is_abandoned = True
     if not state.is_stopping:
+        for device, unit in power.due_cycles(state.lanes, state.units):
+            state.lanes |= {one.device: power.in_cycle(one) for one in unit}
+            yield messages.Announce(event=notices.is_switched(state.lanes[device], now_s))
+            yield messages.CyclePower(device=device)
+        off = power.switching(state.lanes, state.units)
         for lane in state.lanes.values():
-            if lane.probe_at_s is not None and lane.probe_at_s <= now_s and not lane.is_probing:
+            is_due = lane.probe_at_s is not None and lane.probe_at_s <= now_s
+            if is_due and not lane.is_probing and lane.device not in off:
                 state.lanes[lane.device] = replace(lane, is_probing=True)
                 yield messages.Probe(device=lane.device)
         for device, attempts in next_assignments(state, now_s):
@@ -198,6 +206,14 @@ def _probed(state: DispatchState, event: messages.Probed) -> Iterator[Action]:
     elif event.answer.wait is not None:
         waits = messages.waits_for_user(lane, event.answer, event.answer.wait, event.now_s)
         yield messages.Announce(event=waits)
+
+
+def _switched(state: DispatchState, event: messages.Switched) -> Iterator[Action]:
+    for name in state.units[event.device]:
+        if name in state.lanes:
+            state.lanes[name] = power.after_cycle(state.lanes[name], event.error, event.now_s)
+    cycled = notices.power_cycled(state.lanes[event.device], event.error)
+    yield messages.Announce(event=cycled)
 
 
 def _stop_pressed(state: DispatchState, event: messages.StopPressed) -> Iterator[Action]:

@@ -28,6 +28,7 @@ from fleetrank.device_agents.errors import NotFitError
 from fleetrank.device_agents.hold import Reservation
 from fleetrank.device_agents.hosts.host import Host
 from fleetrank.device_agents.hosts.messages import DeviceSpec, DeviceTask, PollReply, PollRequest
+from fleetrank.device_agents.power import Power
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.simulated import SimulatedAgent
 from fleetrank.foundation.lease import Use, give_up_at_once, host_lease
@@ -348,6 +349,44 @@ def test_a_reservation_that_is_lost_ends_the_repeat(host: Host, tmp_path: Path) 
     ours.unlink()
     (found,) = ask(host).measurements
     assert kind_of(found) is ErrorKind.DEVICE_LOST
+
+
+@pytest.mark.slow
+def test_the_power_is_switched_by_a_command_while_nothing_runs_on_its_unit(
+    host: Host, tmp_path: Path
+) -> None:
+    done, reserve = tmp_path / "done $(x)", Reservation(command=("test", "!", "-e", "/gone"))
+    board = replace(QUICK, power=Power(cycle=("touch", str(done))), reserve=reserve)
+    other = replace(SLOW, reserve=reserve)
+    host.accept([order(0, other)], has_files=True)
+    wait_until(lambda: host._users.get("slow") is not None, "the other device of the board")
+    assert "sweep s" in str(host.cycle_power(board))
+    assert not done.exists()
+    host.interrupt("s")
+    assert host.is_idle(_LIMIT_S)
+    assert host.cycle_power(board) is None
+    assert done.exists(), "by its words, without a shell"
+    assert measured(host, order(1, board)).status is Status.OK, "its turn is free again"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("sh", "-c", "echo '\033[2J no relay' >&2; exit 3"), "\\u001b[2J no relay"),
+        (("sh", "-c", "exit 3"), "exit code 3"),
+        (("sleep", "60"), "no end after 0.2 s"),
+        (("no-such-lab", "x"), "cannot be started"),
+    ],
+)
+def test_why_the_power_was_not_switched_is_one_printable_line(
+    host: Host, command: tuple[str, ...], said: str
+) -> None:
+    board = replace(QUICK, power=Power(cycle=command, limit_s=0.2))
+    why = host.cycle_power(board)
+    assert said in str(why)
+    assert len(str(why)) < 400
+    assert isinstance(host.probe(board), DeviceFacts) is (command[0] != "no-such-lab")
 
 
 def test_all_devices_are_asked_side_by_side(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ def test_it_says_what_each_device_does_and_is_not_written_for_every_event(tmp_pa
     assert read_progress(path)["box"] == {
         "host": "lab", "running": None, "last": "1 ms", "n_done": 2, "n_failed": 0,
         "origin": "measured", "waits": None, "waited_s": None, "state": "pending",
+        "power": [],
     }  # fmt: skip
     assert json.loads(path.read_text())["written_utc"].endswith("+00:00")
     assert [entry.name for entry in tmp_path.iterdir()] == ["s.progress"]

@@ -4,6 +4,7 @@ import pytest
 
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.hold import Reservation
+from fleetrank.device_agents.power import Power
 from fleetrank.foundation.installation import host_hash
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.errors import UsageError
@@ -23,6 +24,7 @@ PHONE = DeviceFile(
     kind="simulated",
     options={"tier": "edge", "noise": 0.1},
     reserve=Reservation(command=("lab", "reserve"), release=("lab", "release"), limit_s=60.0),
+    power=Power(cycle=("lab", "cycle"), limit_s=9.0),
 )
 
 
@@ -89,6 +91,9 @@ def test_an_unknown_device_is_answered_with_the_nearest(workspace) -> None:
         ("name: phone\nkind: cpu\nreserve: {labgrid: --kick}", "'reserve.labgrid'"),
         ("name: phone\nkind: cpu\nreserve: {command: []}", "'reserve.command': give a program"),
         ("name: phone\nkind: cpu\nreserve: {command: [a], every: 9}", "key 'reserve.every'"),
+        ("name: phone\nkind: cpu\npower: {limit_s: 9}", "'power.cycle'"),
+        ("name: phone\nkind: cpu\npower: {cycle: []}", "'power.cycle': give a program"),
+        ("name: phone\nkind: cpu\npower: {cycle: [a], limit_s: 0}", "'power.limit_s'"),
         ("name: local-cpu\nkind: cpu", "means the CPU"),
         ("name: cpu-6b103d\nkind: simulated", "reserved for the CPU"),
     ],

@@ -35,6 +35,6 @@ def test_decisions_import_values_and_functions_of_values_only(path: Path) -> Non
 
 def test_every_module_of_decisions_is_looked_at() -> None:
     assert {path.stem for path in MODULES} == {
-        "__init__", "arrivals", "lane", "looks", "messages", "notices", "retry", "state", "step",
-        "tally", "work",
+        "__init__", "arrivals", "lane", "looks", "messages", "notices", "power", "retry", "state",
+        "step", "tally", "work",
     }  # fmt: skip

@@ -22,6 +22,7 @@ from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
 from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
+from fleetrank.orchestrator.dispatch.decide.power import switching
 from fleetrank.orchestrator.identity import HostRules, RoundRules
 
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
@@ -53,6 +54,7 @@ class Sweep(RuleBasedStateMachine):
         allows_takeover=st.booleans(),
         is_one_broken=st.booleans(),
         is_until_decided=st.booleans(),
+        powered=st.lists(st.booleans(), min_size=4, max_size=4),
     )
     def plan(
         self,
@@ -65,6 +67,7 @@ class Sweep(RuleBasedStateMachine):
         allows_takeover: bool,
         is_one_broken: bool,
         is_until_decided: bool,
+        powered: list[bool],
     ) -> None:
         names = {f"d{number}": quiet for number, (_, quiet) in enumerate(devices)}
         work = new_work(
@@ -76,8 +79,15 @@ class Sweep(RuleBasedStateMachine):
         )
         hosts = dict(zip(names, (host for host, _ in devices), strict=True))
         places = {
-            name: replace(place, host=hosts[name], takes_turns=place.needs_quiet)
-            for name, place in work.places.items()
+            name: replace(
+                place,
+                host=hosts[name],
+                takes_turns=place.needs_quiet,
+                has_power=has_power,
+                # Of each host all that need no quiet are one board.
+                ties=frozenset({name, (hosts[name], name if place.needs_quiet else None)}),
+            )
+            for (name, place), has_power in zip(work.places.items(), powered, strict=False)
         }
         plan = replace(
             work.plan,
@@ -103,7 +113,9 @@ class Sweep(RuleBasedStateMachine):
         for host in "gh" if not state.is_stopping else "":
             lanes = [lane for lane in state.lanes.values() if lane.host == host]
             is_idle = not any(lane.running for lane in lanes)
-            assert not (is_idle and any(lane.next_ready(self.world.now_s) for lane in lanes))
+            off = switching(state.lanes, state.units)
+            ready = [one for one in lanes if one.device not in off]
+            assert not (is_idle and any(one.next_ready(self.world.now_s) for one in ready))
 
     @precondition(lambda self: self.world.working)
     @rule(data=st.data(), outcome=OUTCOMES, is_told=st.booleans())
@@ -178,6 +190,12 @@ class Sweep(RuleBasedStateMachine):
         device = data.draw(st.sampled_from(sorted(self.world.probing)))
         self.world.answer(device, None if is_well else LOST)
 
+    @precondition(lambda self: self.world.switching)
+    @rule(data=st.data(), error=st.sampled_from((None, None, "no relay")))
+    def a_device_has_power_again(self, data: st.DataObject, error: str | None) -> None:
+        device = data.draw(st.sampled_from(sorted(self.world.switching)))
+        self.world.end_switch(device, error)
+
     @rule(chance=st.integers(0, 9))
     def the_disk_fills_or_has_room_again(self, chance: int) -> None:
         # Rarely: after it nothing new starts.
@@ -239,6 +257,8 @@ class Sweep(RuleBasedStateMachine):
                 break
             for device in sorted(world.probing):
                 world.answer(device, LOST if device == "d0" else None)
+            for device in sorted(world.switching):
+                world.end_switch(device)
             world.feed(messages.Tick(now_s=world.now_s))
             world.answer_not_fit(sorted(world.not_fit.keys() & world.owed.keys()))
             for task_id in sorted(world.owed.keys() - world.kept.keys()):
