@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -135,12 +135,14 @@ def build_report(
     *,
     selection: Selection = _EVERY_ROW,
     is_predicted: bool = False,
+    states: Mapping[str, Mapping[str, object]] | None = None,
 ) -> ReportFacts:
     """Writes the page about a results folder to `out`; an older page is replaced at the end.
 
     A page is about one workload: that of the selection, or `image`, or else the first one.
 
-    With `is_predicted` it also shows predicted latencies where a platform lacks a model.
+    With `is_predicted` it also shows predicted latencies where a platform lacks a model; `states`
+    are those of the devices now, as of `with_states`.
 
     Raises:
         NoDataError: no data to report exists.
@@ -148,7 +150,7 @@ def build_report(
             `out` cannot be written.
     """
     evidence = gather(results, selection)
-    tables = page_tables(evidence, is_predicted=is_predicted)
+    tables = page_tables(evidence, is_predicted=is_predicted, states=states)
     html = render_page(evidence, datetime.now(UTC), tables)
     make_folder(out.parent)
     replace_file(out, html.encode())

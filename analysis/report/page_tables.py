@@ -1,6 +1,6 @@
 """All tables of the page. Each is computed once; its charts and sections use them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -14,6 +14,7 @@ from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.frontier_transfer import ParetoResult, pareto
 from fleetrank.analysis.statistics.history.history_table import History, history
 from fleetrank.analysis.statistics.language.language import PhasesResult, phases
+from fleetrank.analysis.statistics.measured.devices_table import with_states
 from fleetrank.analysis.statistics.measured.verdicts import with_verdicts
 from fleetrank.analysis.statistics.prediction.predictions import (
     Prediction,
@@ -56,7 +57,8 @@ def titled(name: str, origins: Iterable[str | None]) -> str:
 
 _OF_ALL = (
     "latency", "latency/coldstart", "scaling/memory", "trust/dropped", "trust/host",
-    "trust/waits", "flops/frm", "flops", "flops/models", "scaling", "history/steps",
+    "trust/waits", "trust/devices", "flops/frm", "flops", "flops/models", "scaling",
+    "history/steps",
 )  # fmt: skip
 _OF_TOKENS = ("tokens",)
 _OF_SEGMENTS = ("tokens/reading", "tokens/crossover", "tokens/contexts")
@@ -123,12 +125,18 @@ class PageTables:
         return tuple(name for name in names if name in self.made and name not in self.reasons)
 
 
-def page_tables(evidence: Evidence, *, is_predicted: bool = False) -> PageTables:
+def page_tables(
+    evidence: Evidence,
+    *,
+    is_predicted: bool = False,
+    states: Mapping[str, Mapping[str, object]] | None = None,
+) -> PageTables:
     """Computes all tables; those of one set of platforms share a session, one is kept at a time.
 
     Args:
         evidence: the rows and values of the page.
         is_predicted: also predict the latencies that platforms of the page lack.
+        states: of the devices now, as of `with_states`; `None` if nothing is known.
     """
     found = PageTables()
     session, n = evidence.session(), len(evidence.shown.names)
@@ -162,6 +170,7 @@ def page_tables(evidence: Evidence, *, is_predicted: bool = False) -> PageTables
                 settings = (f"{setting} {word}" for setting, word in request.choices)
                 title = ", ".join((request.table.capitalize(), *settings))
                 found.made[name] = Table(title=title, frame=pl.DataFrame(), notes=(str(error),))
+    found.made["trust/devices"] = with_states(found["trust/devices"], states or {})
     return found
 
 

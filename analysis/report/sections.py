@@ -302,6 +302,11 @@ def waits_part(_evidence: Evidence, tables: PageTables) -> _Own | None:
     return _Own() if tables["trust/waits"].frame["n_waited"].sum() else None
 
 
+def lab_part(_evidence: Evidence, tables: PageTables) -> _Own | None:
+    """Only if a device was measured here or is registered; published rows are of no device here."""
+    return _Own() if tables["trust/devices"].frame.height else None
+
+
 def phases_part(evidence: Evidence, _tables: PageTables) -> _Own | None:
     """Only with tokens."""
     # The means of phases use every platform with two workloads.
@@ -506,6 +511,7 @@ _OWN: Mapping[str, _Make] = MappingProxyType(
         "history": lambda _, tables: _Own() if tables.history else None,
         "host": host_part,
         "waits": waits_part,
+        "lab": lab_part,
         "phases": phases_part,
         "rates": _tokens,
         "contexts": _tokens,

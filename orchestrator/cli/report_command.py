@@ -254,10 +254,17 @@ def build(
         print_table(found, as_json)
         return
     from fleetrank.analysis.report.page import build_report
+    from fleetrank.orchestrator.lab import lab_states
 
     path = out or workspace.root / _PAGE
     with turn:
-        facts = build_report(workspace.results, path, selection=chosen, is_predicted=predictions)
+        facts = build_report(
+            workspace.results,
+            path,
+            selection=chosen,
+            is_predicted=predictions,
+            states=lab_states(workspace),
+        )
     if as_json:
         print(json_text({**asdict(facts), "path": str(path)}, indent=2))
         return

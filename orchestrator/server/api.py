@@ -19,6 +19,7 @@ from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.server.answers import LOOK_S, Answer, Answers, NotFoundError
 from fleetrank.orchestrator.sweep.sweep_status import Live, SweepStatus
 from fleetrank.orchestrator.workspace.selectors import MAX_TEXT, Selectors
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 DESCRIPTION = """\
 Measurements of one workspace and the analysis of them. Read-only: every path is a GET.
@@ -38,6 +39,7 @@ class ServerContext:
 
     answers: Answers
     live: Live
+    workspace: Workspace
     request: Request | None = None
 
     async def ask(self, job: Job) -> Answer:

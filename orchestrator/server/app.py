@@ -17,11 +17,13 @@ from fleetrank.orchestrator.server.answers import RETRY_AFTER_S, Answers, status
 from fleetrank.orchestrator.server.api import DESCRIPTION, ServerContext, api
 from fleetrank.orchestrator.server.pages import pages, render
 from fleetrank.orchestrator.sweep.sweep_status import Live
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 def create_app(results: Path, access: Access) -> FastAPI:
     """Builds the application for one results folder; the folder need not exist yet."""
-    context = ServerContext(answers=Answers(results), live=Live(results))
+    workspace = Workspace(results.parent)
+    context = ServerContext(answers=Answers(results), live=Live(results), workspace=workspace)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -79,7 +81,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         request,
         error.status_code,
         message,
-        "the pages are / and /query; /api/openapi.json lists the paths of the API",
+        "the pages are /, /devices and /query; /api/openapi.json lists the paths of the API",
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
 from importlib import resources
 from types import MappingProxyType
@@ -9,6 +10,7 @@ from typing import Annotated
 from urllib.parse import urlencode
 
 import jinja2
+import polars as pl
 from fastapi import APIRouter, Query, Response
 from pydantic import model_validator
 from starlette.concurrency import run_in_threadpool
@@ -19,13 +21,24 @@ from fleetrank.analysis.labels import keys_in, labels_of
 from fleetrank.analysis.report.html_table import HtmlTable, html_of_rows
 from fleetrank.analysis.report.page import templates
 from fleetrank.analysis.sql_views import described_views
+from fleetrank.analysis.statistics.measured.devices_table import with_states
+from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.values import value_text
+from fleetrank.foundation.vocabulary import Form
 from fleetrank.foundation.wording import duration
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
 from fleetrank.orchestrator.fleet_state import lines_of_status, listed
+from fleetrank.orchestrator.lab import lab_states
 from fleetrank.orchestrator.progress_events import decided
-from fleetrank.orchestrator.server.api import Context, QueryQuery, ServerContext, query_job, sent
+from fleetrank.orchestrator.server.api import (
+    Context,
+    QueryQuery,
+    ServerContext,
+    query_job,
+    sent,
+    table_job,
+)
 from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors
 
 pages = APIRouter(include_in_schema=False)
@@ -113,6 +126,28 @@ async def query_page(
             error = refused
     values = {"title": "SQL", "here": "/query", "sql": sql, "answer": answer, "error": error}
     return render("query.html.j2", {**values, "columns": described_views()})
+
+
+@pages.get("/devices")
+async def devices_page(context: Context) -> Response:
+    """Every device of the workspace: its state now, and what its stored attempts say."""
+    job = table_job("trust/devices", Selectors(include_simulated=True), Form.JSON)
+    table, error = Table(title="Devices", frame=pl.DataFrame()), None
+    try:
+        found = json.loads((await context.ask(job)).body or b"")
+        table = Table(
+            title=found["title"],
+            frame=pl.DataFrame(found["rows"], infer_schema_length=None),
+            notes=tuple(found["notes"]),
+            explanation=tuple(found["explanation"]),
+        )
+    except OrchestratorError as refused:
+        error = refused
+    table = with_states(table, await run_in_threadpool(lab_states, context.workspace))
+    answer = html_of_rows("devices", "Devices", table.frame.to_dicts(), table.notes)
+    answer = replace(answer, explanation=table.explanation)
+    values = {"title": "Devices", "here": "/devices", "answer": answer, "error": error}
+    return render("devices.html.j2", values)
 
 
 @pages.get("/assets/{name}")

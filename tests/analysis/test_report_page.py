@@ -87,8 +87,8 @@ def page(built: ReportFacts) -> Page:
 def test_the_answer_comes_first_and_what_is_left_is_folded(page: Page) -> None:
     assert page.ids("section") == ["answer", "matrix", "swaps", "trust"]
     assert page.ids("details") == [
-        "latency", "transfer", "frontier", "flops", "claims", "memory", "dropped", "provenance",
-        "words",
+        "latency", "transfer", "frontier", "flops", "claims", "memory", "lab", "dropped",
+        "provenance", "words",
     ]  # fmt: skip
 
 

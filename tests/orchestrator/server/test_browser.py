@@ -22,6 +22,7 @@ WIDTHS = {"phone": 390, "laptop": 1366, "wide": 2200}
 PAGES = {
     "home": "/",
     "report": "/report",
+    "devices": "/devices",
     "query": f"/query?sql={quote('SELECT DISTINCT device, model FROM measurements')}",
     "wrong query": f"/query?sql={quote('SELECT <b>')}",
 }
