@@ -182,6 +182,10 @@ class HostRules:
         bool,
         Key("let an equal device measure the pending repeats of an abandoned device"),
     ] = False
+    join: Annotated[
+        bool,
+        Key("use the abandoned devices of a host as soon as it joins, while the sweep runs"),
+    ] = False
     quiet: Annotated[
         Literal["flag", "wait", "refuse", "retry"],
         Key(

@@ -119,6 +119,10 @@ def resume(
     retry_failed: RetryFailed = False,
     repeat_noisy: RepeatNoisy = False,
     only: Only = None,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="HOST", help="Fail unless this host answers; repeatable."),
+    ] = None,
     options: SweepOptions,
 ) -> None:
     """Measure the pending repeats of a sweep; finished ones are kept."""
@@ -133,6 +137,7 @@ def resume(
             retries_failed=retry_failed,
             repeats_noisy=repeat_noisy,
             restricted_to=only,
+            needed_hosts=hosts or (),
         )
         outcome = resume_sweep(workspace, sweep_id, run_options)
     conclude(outcome, run_options, result_stream(options.progress))

@@ -167,6 +167,8 @@ class Controller:
                 self._handle(messages.StopPressed(now_s=self._clock(), is_now=is_now))
             for device, answer in self._answered_probes():
                 self._handle(messages.Probed(now_s=self._clock(), device=device, answer=answer))
+            for host in self._hosts.joined():
+                self._handle(messages.HostJoined(now_s=self._clock(), host=host))
             for device in [name for name, end in self._switches.items() if end.done()]:
                 error = self._switches.pop(device).result()
                 self._handle(messages.Switched(now_s=self._clock(), device=device, error=error))

@@ -100,6 +100,7 @@ class Hosts:
         self._met = set(met)
         self._clock = clock
         self._clients: dict[str, _Client] = {}
+        self._joined: list[str] = []
         self._origins: dict[str, str] = {}
         self._arrived: list[Measurement] = []
         self._facts: dict[str, DeviceFacts] = {}
@@ -164,6 +165,11 @@ class Hosts:
         arrived, self._arrived = self._arrived, []
         self._renew_clients()
         return [*arrived, *self._exchange(0.0 if arrived else timeout_s)]
+
+    def joined(self) -> Sequence[str]:
+        """The hosts that have answered for the first time, or again, since the last call."""
+        joined, self._joined = self._joined, []
+        return joined
 
     def acknowledge(self, task_ids: Sequence[str]) -> None:
         """Acknowledges stored measurements with the next poll of the host that made them.
@@ -245,6 +251,7 @@ class Hosts:
                 said = wrong_clock(name, link.clock_ahead_s)
                 if said is not None and name not in self._met:
                     _log.warning("%s", said)
+                self._joined.append(name)
                 self._clients[name] = _Client(
                     name, link, self._reach, self._sweep_id, self._specs, self._clock
                 )

@@ -181,6 +181,7 @@ class RunOptions:
         restricted_to: a pattern of the cells that this run measures; `None` measures all. Other
             pending repeats stay pending.
         tags: of a new sweep; `None` without any.
+        needed_hosts: hosts that must answer at the start.
     """
 
     is_inline: bool = False
@@ -191,6 +192,7 @@ class RunOptions:
     repeats_noisy: bool = False
     restricted_to: str | None = None
     tags: SweepTags | None = None
+    needed_hosts: Sequence[str] = ()
 
 
 def check_host(

@@ -139,26 +139,17 @@ class SweepCount:
         plan = record.plan
         cells = {} if plan is None else plan.cells_by_device
         tallies = {device: Tally() for device in (*cells, *now)} | self._of_device
+        planned = {} if plan is None else {name: n * plan.repeats for name, n in cells.items()}
         return tuple(
-            _device(
-                device,
-                now.get(device, {}),
-                tally,
-                n_repeats=cells[device] * plan.repeats if plan and device in cells else None,
-                is_running=is_running,
-            )
+            {"device": device}
+            | _device(now.get(device, {}), tally, planned.get(device), is_running=is_running)
             | {"last": self._last.get(device)}
             for device, tally in sorted(tallies.items())
         )
 
 
 def _device(
-    device: str,
-    now: Mapping[str, object],
-    tally: Tally,
-    *,
-    n_repeats: int | None,
-    is_running: bool,
+    now: Mapping[str, object], tally: Tally, n_repeats: int | None, *, is_running: bool
 ) -> dict[str, object]:
     """What a status says of a device; `now` is what `read_progress` says of it."""
     stated = str(now.get("state"))
@@ -169,7 +160,6 @@ def _device(
     elif not (is_running or is_left_out):
         state = DeviceProgress.PENDING
     return {
-        "device": device,
         "host": now.get("host"),
         "state": state,
         "running": now.get("running") if is_running else None,

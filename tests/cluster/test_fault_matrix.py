@@ -11,7 +11,17 @@ from datetime import datetime, timedelta
 
 import onnx
 import pytest
-from cluster_driver import ACTOR, HEAD, RAYLET, WORKER, Case, ClusterDriver, is_failure, is_ok
+from cluster_driver import (
+    ACTOR,
+    HEAD,
+    RAYLET,
+    WORKER,
+    Case,
+    ClusterDriver,
+    Event,
+    is_failure,
+    is_ok,
+)
 from namespace_hosts import NamespaceHost, wait_until
 from wording import has
 
@@ -234,6 +244,23 @@ def test_a_host_is_added_in_the_middle(case: Case) -> None:
     case.harm(late)
     case.cluster.start(case.cluster.network.add("late"))
     case.recovers(16, "host added in the middle", "its cells, which had waited, were measured")
+
+
+def _is_given_up(event: Event) -> bool:
+    return event["event"] == "DeviceWaits" and bool(event["is_left_out"])
+
+
+@pytest.mark.thorough
+def test_a_host_joins_after_its_device_was_given_up(case: Case) -> None:
+    _, late = _simulate(case, "left", "tardy", repeats=30, wait_s=2.0, join=True)
+    case.start().wait_for(_is_given_up, _LIMIT_S)
+    case.harm(late)
+    case.cluster.start(case.cluster.network.add("tardy"))
+    outcome = "its cells, which had been left to a resume, were measured"
+    case.recovers(120, "host joins late, `join: true`", outcome, limit_s=2 * _LIMIT_S)
+    case.start("resume", "--with", "tardy")
+    assert case.sweep.finish(_LIMIT_S) == 0, "it answers"
+    case.host("tardy").power_off()
 
 
 @pytest.mark.thorough

@@ -33,7 +33,7 @@ devices: [{devices}]
 repeats: {repeats}
 measure: {{min_warmup_s: 0.0, min_runs: 20, max_time_s: {max_time_s}, half_width: 0.001}}
 limits: {{timeout_s: 60.0, max_attempts: 5}}
-hosts: {{silent_s: 12.0, wait_s: {wait_s}, takeover: {takeover}}}
+hosts: {{silent_s: 12.0, wait_s: {wait_s}, takeover: {takeover}, join: {join}}}
 """
 
 Row = dict[str, object]
@@ -136,6 +136,7 @@ class ClusterDriver:
         max_time_s: float = 0.5,
         wait_s: float = 60.0,
         takeover: bool = False,
+        join: bool = False,
     ) -> None:
         """Writes the sweep that `run` and `resume` are about."""
         text = _SPEC.format(
@@ -145,6 +146,7 @@ class ClusterDriver:
             max_time_s=max_time_s,
             wait_s=wait_s,
             takeover=str(takeover).lower(),
+            join=str(join).lower(),
         )
         (self.here / "sweeps" / "t.yaml").write_text(text)
 

@@ -157,6 +157,9 @@ class ScriptedHosts:
     def acknowledge(self, task_ids: Sequence[str]) -> None:
         self.acknowledged += task_ids
 
+    def joined(self) -> Sequence[str]:
+        return ()
+
     def probe(self, device: str) -> DeviceFacts | Failure:
         self.n_probes += 1
         is_well = self.probes.popleft() if self.probes else True

@@ -57,6 +57,14 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostJoined:
+    """A host answers that did not answer before."""
+
+    now_s: float
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Switched:
     """A device was switched off and on, or `error` says why not."""
 
@@ -102,7 +110,10 @@ class Ended:
     now_s: float
 
 
-Event = Began | Arrived | Probed | Switched | Tick | StopPressed | StoreFailed | Synced | Ended
+Event = (
+    Began | Arrived | Probed | HostJoined | Switched | Tick | StopPressed | StoreFailed | Synced
+    | Ended
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
 """The sentences with which dispatch explains itself to the user."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fleetrank.device_agents.contract.measurement import Failure
-from fleetrank.foundation.wording import count_of, duration
+from fleetrank.foundation.wording import count_of, duration, few_of
 from fleetrank.orchestrator.dispatch.decide.lane import Lane
 from fleetrank.orchestrator.dispatch.decide.power import MOST_CYCLES
 from fleetrank.orchestrator.dispatch.decide.retry import is_host_lost
@@ -25,6 +26,15 @@ def given_up(device: str, failure: Failure) -> Notice:
     """A device answered no probe."""
     remedy = "`fleetrank sweep resume` measures what is left"
     return Notice(level="warning", message=f"{device} is given up: {failure.message}; {remedy}")
+
+
+def joined(host: str, devices: Sequence[str], *, is_used: bool) -> Notice:
+    """A host whose devices were given up is there."""
+    named = few_of(devices, _NAMED)
+    if is_used:
+        return Notice(level="info", message=f"host {host} has joined: {named} will be used")
+    command = f"`fleetrank sweep resume` with `with={host}`"
+    return Notice(level="info", message=f"host {host} has joined; {command} measures on {named}")
 
 
 def measured_again(device: str, n_cells: int, reason: str) -> Notice:

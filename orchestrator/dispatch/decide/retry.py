@@ -158,6 +158,11 @@ def after_host_loss(lane: Lane, rules: RetryRules, now_s: float) -> Lane:
     return replace(lane, probe_at_s=now_s, n_probes=0, awaited_until_s=now_s + rules.host_wait_s)
 
 
+def after_join(lane: Lane, now_s: float) -> Lane:
+    """Returns the lane of a device that was given up and whose host has joined: it is probed."""
+    return replace(lane, is_given_up=False, probe_at_s=now_s, n_probes=0, awaited_until_s=None)
+
+
 def condemns_cell(failure: Failure) -> bool:
     """Whether this failure ends every repeat of its cell, if the cell has no measured repeat yet.
 

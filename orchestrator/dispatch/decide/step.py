@@ -79,6 +79,8 @@ def _actions(state: DispatchState, event: Event) -> Iterator[Action]:
             yield from _synced(state, event.now_s)
         case messages.Probed():
             yield from _probed(state, event)
+        case messages.HostJoined():
+            yield from _host_joined(state, event)
         case messages.Switched():
             yield from _switched(state, event)
         case messages.StopPressed():
@@ -87,7 +89,7 @@ def _actions(state: DispatchState, event: Event) -> Iterator[Action]:
             yield from _store_failed(state, event)
         case messages.Began():
             yield from _began(state, event)
-        case messages.Ended():
+        case _:  # Ended
             yield from _ended(state)
     news = () if state.looks is None else state.looks.news()
     yield from (messages.Announce(event=one) for one in news)
@@ -206,6 +208,18 @@ def _probed(state: DispatchState, event: messages.Probed) -> Iterator[Action]:
     elif event.answer.wait is not None:
         waits = messages.waits_for_user(lane, event.answer, event.answer.wait, event.now_s)
         yield messages.Announce(event=waits)
+
+
+def _host_joined(state: DispatchState, event: messages.HostJoined) -> Iterator[Action]:
+    """Takes back devices that were given up, if the plan allows it; else says how to use them."""
+    lanes = [one for one in state.lanes.values() if one.host == event.host and one.is_given_up]
+    if not lanes or state.is_stopping:
+        return
+    is_used = state.work.plan.hosts.join
+    for lane in lanes if is_used else ():
+        state.lanes[lane.device] = retry.after_join(lane, event.now_s)
+    names = [lane.device for lane in lanes]
+    yield messages.Announce(event=notices.joined(event.host, names, is_used=is_used))
 
 
 def _switched(state: DispatchState, event: messages.Switched) -> Iterator[Action]:

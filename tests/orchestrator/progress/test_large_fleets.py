@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,30 +32,21 @@ SWEEP = "s-20260101T000000-aa"
 N = 300
 
 
-def waits(number: int, reason: str, waited_s: float = 0.0, **changes: object) -> DeviceWaits:
-    facts = {"ask_again_s": 1.0, "limit_s": 600.0, "is_news": True} | changes
-    return DeviceWaits(
-        device=f"d{number:04}", host="h", reason=reason, waited_s=waited_s, **facts
-    )  # fmt: skip
+def waits(number: int, reason: str, limit_s: float | None = 600.0, **changes: bool) -> DeviceWaits:
+    return DeviceWaits(device=f"d{number:04}", host="h", reason=reason, waited_s=float(number),
+                       ask_again_s=1.0, limit_s=limit_s, is_news=True, **changes)  # fmt: skip
 
 
 def what_happens(n: int) -> Sequence[Event]:
     """Of ten devices four measure, three are hot, one is reserved, set aside and given up each."""
-    events: list[Event] = []
-    for number in range(n):
-        match number % 10:
-            case 0 | 1 | 2 | 3:
-                name = f"d{number:04}"
-                events.append(RepeatStarted(device=name, host="h", label="m", repeat=0, attempt=0))
-            case 4 | 5 | 6:
-                events.append(waits(number, f"battery at {number} C", float(number)))
-            case 7:
-                events.append(waits(number, "used by ann", float(number)))
-            case 8:
-                events.append(waits(number, "host h9 is unavailable", limit_s=None))
-            case 9:
-                events.append(waits(number, "given up", limit_s=None, is_left_out=True))
-    return events
+    begin = RepeatStarted(device="", host="h", label="m", repeat=0, attempt=0)
+    return [
+        *(replace(begin, device=f"d{k:04}") for k in range(n) if k % 10 < 4),
+        *(waits(k, f"battery at {k} C") for k in range(n) if k % 10 in (4, 5, 6)),
+        *(waits(k, "used by ann") for k in range(7, n, 10)),
+        *(waits(k, "host h9 is unavailable", None) for k in range(8, n, 10)),
+        *(waits(k, "given up", None, is_left_out=True) for k in range(9, n, 10)),
+    ]
 
 
 @pytest.fixture
