@@ -105,6 +105,16 @@ def _top1_agreement(pairs: Sequence[tuple[Array, Array]]) -> float | None:
     return None
 
 
+def has_nan(outputs: Sequence[Array]) -> bool:
+    """Whether an output holds a NaN, or no finite number.
+
+    Some infinite numbers are normal: a masked score is one.
+    """
+    arrays = [one for one in outputs if isinstance(one, np.ndarray) and one.size]
+    floats = [one for one in arrays if one.dtype.kind not in "iubOSU"]
+    return any(np.isnan(one).any() or not np.isfinite(one).any() for one in floats)
+
+
 def _has_same_top1(expected: Array, actual: Array, tolerance: float) -> bool:
     if expected.ndim != 2 or expected.shape[1] < 2:
         return True  # not a row of class scores

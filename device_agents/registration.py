@@ -18,6 +18,7 @@ from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import OptionValue, canary_task
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.linux.patience import measure_when_fit
+from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import Status
 
 N_CANARIES = 2
@@ -51,7 +52,13 @@ def try_out(
     plan = applicant.canary(options)
     if plan is None:
         return data
-    file = canary()
+    try:
+        file = canary()
+    except FleetError as error:
+        if not plan.is_optional:
+            raise
+        say(f"without a canary: {error.message}")
+        return data
     seen = []
     for number in range(1, N_CANARIES + 1):
         say(f"canary {number} of {N_CANARIES}")

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
-from fleetrank.device_agents.board.board_canary import CANARY_LIMIT_S
 from fleetrank.device_agents.board.board_files import files_of
 from fleetrank.device_agents.board.board_inference import infer_there
 from fleetrank.device_agents.board.board_link import (
@@ -32,6 +31,7 @@ from fleetrank.device_agents.board.board_state import (
 )
 from fleetrank.device_agents.board.host_calls import device_there
 from fleetrank.device_agents.board.ssh_text import NoConnectionError
+from fleetrank.device_agents.canary import CANARY_LIMIT_S
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.gpu_backends import GPU_BACKENDS, why_unsupported_on_gpu

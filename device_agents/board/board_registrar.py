@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from fleetrank.device_agents.board.agent import BoardAgent
-from fleetrank.device_agents.board.board_canary import CANARY_LIMIT_S, CANARY_POLICY
 from fleetrank.device_agents.board.board_files import name_there
 from fleetrank.device_agents.board.board_link import FOLDER, BoardLink, connection_to
 from fleetrank.device_agents.board.board_probe import NUMPY, probe_board
@@ -21,6 +20,7 @@ from fleetrank.device_agents.board.board_state import BoardOptions, read_options
 from fleetrank.device_agents.board.ssh import SshConnection
 from fleetrank.device_agents.board.there.environment import INSTALL_LIMIT_S
 from fleetrank.device_agents.board.there.inspection import BoardProbe
+from fleetrank.device_agents.canary import CANARY_LIMIT_S, CANARY_POLICY
 from fleetrank.device_agents.contract.agent import Cluster, Say
 from fleetrank.device_agents.contract.kind import CanaryPlan, Fact, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue

@@ -18,12 +18,15 @@ class Capability:
         modes: ways to execute a graph.
         precisions: precisions of artifacts; by default every precision of a file is accepted.
         option_names: runtime options; the code that reads an option checks its value.
+        place: the only place where the runtime is, such as "in a browser tab"; `None` for one that
+            a host loads.
     """
 
     backends: tuple[str, ...]
     modes: frozenset[Mode] = frozenset({Mode.EAGER})
     precisions: frozenset[Precision] = frozenset(Precision)
     option_names: frozenset[str] = frozenset()
+    place: str | None = None
 
     @property
     def default_backend(self) -> str:
@@ -38,6 +41,8 @@ class Capability:
             who: name of the runtime or program, for the sentence.
             where: such as "on a GPU", for the sentence.
         """
+        if self.place not in (None, where):
+            return f"{who} runs only {self.place}"
         asked = (
             (
                 "backend",

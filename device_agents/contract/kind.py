@@ -102,6 +102,7 @@ class CanaryPlan:
         timeout_s: its limit.
         delegates: backends that the device may lack, to try; `None` if its kind has no delegates.
         cap_option: the option that keeps the highest clock cap under load, in MHz.
+        is_optional: without the libraries that export the canary, register without it.
     """
 
     agent: Agent
@@ -109,6 +110,7 @@ class CanaryPlan:
     timeout_s: float
     delegates: tuple[str, ...] | None = None
     cap_option: str | None = None
+    is_optional: bool = False
 
 
 class Applicant(Protocol):
@@ -304,6 +306,8 @@ class Traits:
             an evaluation is one of the device.
         opens_files: its agent opens the exported file; otherwise the cost of the model is enough.
         repeat_s: seconds of one repeat whatever it measures; `None` depends on the cell.
+        needs_acceptance: its rows are its own claims: no figure has them until a person accepts
+            the device.
     """
 
     origin: Origin = Origin.MEASURED
@@ -316,6 +320,7 @@ class Traits:
     infers: bool = False
     opens_files: bool = True
     repeat_s: float | None = None
+    needs_acceptance: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,8 +44,13 @@ def read_reply(plain: Json, task: MeasureTask) -> Measurement:
     found = from_plain(Measurement, plain)
     if found.task_id != task.task_id:
         raise CodecError(f"it answers task {found.task_id!r}, not {task.task_id!r}", REMEDY)
-    _refuse(_problems(found, task.limits.timeout_s))
+    require_possible(found, task.limits.timeout_s)
     return replace(found, origin=Origin.MEASURED)
+
+
+def require_possible(found: Measurement, timeout_s: float) -> None:
+    """Returns if every value of an answer is possible; raises `CodecError` otherwise."""
+    _refuse(_problems(found, timeout_s))
 
 
 def read_turn_report(text: str) -> TurnReport:

@@ -7,8 +7,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from fleetrank.device_agents.comparison import has_nan
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts, failed
 from fleetrank.device_agents.contract.plugin_backends import plugin_of
@@ -234,13 +233,11 @@ def _compose(
 def _has_nan(model: LoadedModel) -> bool:
     """Whether an output of the last run holds a NaN, or no finite number.
 
-    Some infinite numbers are normal: a masked score is one. Looked at after all that is measured,
-    because a copy of the outputs takes memory and empties caches.
+    Looked at after all that is measured, because a copy of the outputs takes memory and empties
+    caches.
     """
     try:
-        arrays = [one for one in model.outputs() if isinstance(one, np.ndarray) and one.size]
-        floats = [one for one in arrays if one.dtype.kind not in "iubOSU"]
-        return any(np.isnan(one).any() or not np.isfinite(one).any() for one in floats)
+        return has_nan(model.outputs())
     except Exception:  # a type that NumPy lacks, or too little memory: the samples are good
         _LOG.exception("the outputs could not be looked at")
         return False

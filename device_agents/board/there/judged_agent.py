@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from fleetrank.device_agents.board.board_canary import CANARY_LIMIT_S, canary_ns, with_canary
 from fleetrank.device_agents.board.board_state import (
     BoardState,
     parse_state,
@@ -25,6 +24,7 @@ from fleetrank.device_agents.board.there.readings import (
     read_state_text,
     run_program,
 )
+from fleetrank.device_agents.canary import CANARY_LIMIT_S, canary_ns, with_canary
 from fleetrank.device_agents.contract.agent import (
     Agent,
     DeviceFacts,

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from fleetrank.device_agents.board.board_canary import canary_ns
 from fleetrank.device_agents.board.board_state import (
     BoardOptions,
     parse_clusters,
@@ -21,6 +20,7 @@ from fleetrank.device_agents.board.board_state import (
     why_unfit,
     with_state,
 )
+from fleetrank.device_agents.canary import canary_ns
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
 from fleetrank.device_agents.contract.task import CanaryTask
 from fleetrank.device_agents.device_output import parse_throttled

@@ -1,4 +1,4 @@
-"""The canary of a board: a small model of known latency, before and after some repeats."""
+"""The canary of a device: a small model of known latency, before and after some repeats."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,9 +22,9 @@ def canary_ns(
     """Measures the canary; returns its latency.
 
     Raises:
-        NotFitError: it deviates more, slower or faster, than the board's noise explains.
+        NotFitError: it deviates more, slower or faster, than the device's noise explains.
         UnfitConditionsError: it could not be measured.
-        BadOutputError: the board's answer has no latency.
+        BadOutputError: the answer has no latency.
     """
     path, sha256 = canary.artifact_path, canary.artifact_sha256
     seen = measure(canary_task(path, sha256, canary.affinity, CANARY_POLICY, CANARY_LIMIT_S))
@@ -33,12 +33,12 @@ def canary_ns(
             f"the canary model could not be measured: {seen.failure.message}", seen.failure.remedy
         )
     if seen.latency_ns is None:
-        raise BadOutputError("the board's answer about the canary has no latency", "try again")
+        raise BadOutputError("the answer about the canary has no latency", "try again")
     ratio = canary.deviation(seen.latency_ns, tolerance)
     if ratio is not None:
         raise NotFitError(
             f"the canary model took {ratio:.2f} times its registered latency",
-            "let the board cool down and end its other programs; if its settings were changed, "
+            "let the device cool down and end its other programs; if its settings were changed, "
             "register it again",
         )
     return seen.latency_ns
@@ -56,4 +56,5 @@ def with_canary(
 
 
 def _with(found: Conditions | None, latency_ns: int | None) -> Conditions | None:
-    return None if found is None else replace(found, canary_ns=latency_ns)
+    is_empty = found is None and latency_ns is None
+    return None if is_empty else replace(found or Conditions(), canary_ns=latency_ns)
