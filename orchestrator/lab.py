@@ -3,6 +3,7 @@
 import logging
 from statistics import fmean
 
+from fleetrank.device_agents.contract.proof import proof_line
 from fleetrank.foundation.units import NS_PER_MS
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.fleet_state import DeviceProgress
@@ -29,7 +30,11 @@ def lab_states(workspace: Workspace) -> dict[str, dict[str, object]]:
     for name, device in files.items():
         canary_ns = device.found.canary_latency_ns
         canary_ms = fmean(canary_ns) / NS_PER_MS if canary_ns else None
-        found[name] = {"state": "registered", "canary_registered_ms": canary_ms}
+        found[name] = {
+            "state": "registered",
+            "canary_registered_ms": canary_ms,
+            "proof": None if device.proof is None else proof_line(device.proof),
+        }
     store = ResultStore(workspace.results)
     newest = store.sweep_ids()[-_NEWEST:]
     for sweep_id in newest:

@@ -20,12 +20,13 @@ _LEAST_SPAN = 0.1
 """The bars span at least this share of the fastest week, so that noise draws no mountains."""
 STATES: Mapping[str, pl.DataType] = {
     "state": pl.String(), "why": pl.String(), "canary_registered_ms": pl.Float64(),
+    "proof": pl.String(),
 }  # fmt: skip
 """What the rows do not know of a device: its state now, the sweep or the reason for it, and its
-canary when it was registered."""
+canary when it was registered; how fleetrank's figures compare there with bare ones."""
 _SHOWN = (
     "device", "device_model", "state", "why", "canary_weeks", "canary_ratio", "failures",
-    "n_attempts", "last_sweep", "last_utc", "canary_registered_ms", "canary_last_ms",
+    "n_attempts", "last_sweep", "last_utc", "canary_registered_ms", "canary_last_ms", "proof",
 )  # fmt: skip
 """On a page, in this order."""
 

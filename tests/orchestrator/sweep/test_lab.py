@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
+from wording import has
+
 from fleetrank.analysis.stored.sweep_record import SweepRecord
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.proof import proof_of
+from fleetrank.foundation.vocabulary import Origin, Status
 from fleetrank.orchestrator.lab import lab_states
 from fleetrank.orchestrator.progress_events import DeviceWaits, RepeatStarted, SweepFinished
 from fleetrank.orchestrator.progress_file import ProgressFile
@@ -24,8 +29,15 @@ def test_a_device_is_in_use_while_its_sweep_runs_and_stays_away_after_it(
     workspace = Workspace(tmp_path)
     workspace.devices.mkdir()
     registered = Registration(canary_latency_ns=(3_000_000, 5_000_000))
-    save_device(workspace, DeviceFile(name="a", kind="simulated", registration=registered))
-    assert lab_states(workspace)["a"] == {"state": "registered", "canary_registered_ms": 4.0}
+    seen = Measurement(task_id="t", status=Status.OK, origin=Origin.MEASURED)
+    proof = proof_of([(10**6, 10**6)] * 5, seen, None, "the device gives none")
+    save_device(
+        workspace,
+        DeviceFile(name="a", kind="simulated", registration=registered, proof=proof),
+    )
+    said = lab_states(workspace)["a"]
+    assert has(str(said.pop("proof")), "bare 1 ms", "ratio 1.00")
+    assert said == {"state": "registered", "canary_registered_ms": 4.0}
     store = ResultStore(workspace.results)
     store.create_sweep(SweepRecord(sweep_id=SWEEP))
     write = ProgressFile(store.progress_path(SWEEP))
