@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 export RAY_worker_niceness := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup link sweep unit test test-all test-pythons test-cluster test-gpu ort-runner android-root fuzz check bench docs \
+.PHONY: browser-assets help setup link sweep unit test test-all test-pythons test-cluster test-gpu ort-runner android-root fuzz check bench docs \
   clean
 
 help: ## show this list
@@ -38,6 +38,9 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 	done; echo "$(VENV) needs one of $(PYTHONS), with venv (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1
 	$(call link_package,$(VENV)/lib/python3*/site-packages)
 	@touch $@
+
+browser-assets: setup ## install what pages of browser devices load, with npm; its hashes are pinned
+	$(BIN)/python -P -m fleetrank.device_agents.browser.assets
 
 link: ## make build/import, for PYTHONPATH on a machine where nothing can be installed
 	$(call link_package,build/import)

@@ -12,11 +12,13 @@ from statistics import median
 from fleetrank.device_agents.comparison import compare_outputs, read_outputs
 from fleetrank.device_agents.contract.agent import ProvingAgent, Say
 from fleetrank.device_agents.contract.kind import HostShare, Traits
+from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.proof import Outputs, Proof, figure_ns, proof_of
 from fleetrank.device_agents.contract.task import InferTask, MeasurePolicy, MeasureTask, Task
 from fleetrank.device_agents.linux import bare_client
 from fleetrank.device_agents.linux.patience import measure_when_fit
 from fleetrank.device_agents.registration import canary_latency_ns
+from fleetrank.foundation.comparison import OutputComparison
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import Use, host_lease
 from fleetrank.foundation.temporary import temporary_folder
@@ -56,7 +58,15 @@ def prove(
             latency_ns = canary_latency_ns(seen)  # raises if the run failed
             bare_ns = round(median(before or agent.measure_bare(task)))
             pairs.append((bare_ns, figure_ns(seen) or latency_ns))
-    return proof_of(pairs, seen, task.execution.affinity, outputs)
+    return proof_of(pairs, seen, task.execution.affinity, _compared(seen) or outputs)
+
+
+def _compared(seen: Measurement) -> OutputComparison | None:
+    """The outputs of a kind that compares those of each repeat; a wrong one has failed."""
+    error = dict(seen.worker.settings if seen.worker else ()).get("max_relative_error")
+    if not isinstance(error, float):
+        return None
+    return OutputComparison(max_relative_error=error, is_equal=True, reason=None)
 
 
 def _outputs(

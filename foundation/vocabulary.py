@@ -224,6 +224,8 @@ class Flag(Words):
     """The sequences of `generate` took longer than their prompts and steps together."""
     NAN_OUTPUTS = "nan_outputs"
     """An output holds a NaN, or no finite number: the file computes nothing that is of use here."""
+    SELF_REPORTED = "self_reported"
+    """A page measured itself: its word is the only evidence of the figures."""
     TAKEN_OVER = "taken_over"
     """An equal device measured instead of the cell's own device; the dispatcher sets this flag."""
 

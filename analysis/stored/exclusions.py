@@ -20,6 +20,8 @@ from fleetrank.foundation.small_file import read_small_text
 from fleetrank.foundation.wording import count_of
 from fleetrank.foundation.workload import IMAGE
 
+ANY_SWEEP = "*"
+"""In place of a sweep's id: all sweeps, also later ones."""
 FILE = "exclusions.json"
 """In the results folder."""
 COPY = f"{FILE}.copy"
@@ -40,7 +42,7 @@ class Exclusion:
 
     Attributes:
         number: from 1; never reused.
-        sweep_id: the sweep does not have to exist (any more).
+        sweep_id: the sweep does not have to exist (any more); or `ANY_SWEEP`.
         pattern: a model's name, a workload, a platform key, `MODEL on PLATFORM` or
             `MODEL WORKLOAD on PLATFORM`; `*` matches any text. `None` is the whole sweep.
         reason: one line.
@@ -107,7 +109,8 @@ def excluded_column(exclusions: Exclusions) -> pl.Expr:
 
 def covers(exclusion: Exclusion) -> pl.Expr:
     """Whether the exclusion covers a row; never null."""
-    is_meant = pl.col("sweep_id") == exclusion.sweep_id
+    is_any = exclusion.sweep_id == ANY_SWEEP
+    is_meant = pl.lit(value=True) if is_any else pl.col("sweep_id") == exclusion.sweep_id
     if exclusion.pattern is not None:
         is_meant &= fits(exclusion.pattern)
     return is_meant.fill_null(value=False)
@@ -134,7 +137,7 @@ def exclusion_notes(frame: pl.LazyFrame) -> tuple[str, ...]:
         .collect()
     )
     return tuple(
-        f"Dropped: {count_of(rows, 'row')} of {count_of(sweeps, 'sweep')} excluded by hand: "
+        f"Dropped: {count_of(rows, 'row')} of {count_of(sweeps, 'sweep')} excluded: "
         f"{reason.rstrip('.')}."
         for reason, rows, sweeps in left_out.iter_rows()
     )

@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("analysis", "device_agents", "foundation", "models", "orchestrator", "docs")
+FETCHED = "libraries"
+"""A folder of other projects' files, which are not committed."""
 SUFFIXES = {".py", ".j2", ".js", ".toml", ".md", ".yaml"}
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "Makefile", "mkdocs.yml")
 """Files beside the folders. CHANGELOG.md is left out: what was released under a word keeps it."""
@@ -47,7 +49,8 @@ def findings(text: str) -> list[tuple[int, str]]:
 def files() -> list[Path]:
     """Every file that is checked. This one is not: it has the list."""
     inside = (path for name in FOLDERS for path in sorted((ROOT / name).rglob("*")))
-    found = [path for path in inside if path.suffix in SUFFIXES and path != Path(__file__)]
+    others = (path for path in inside if path != Path(__file__) and FETCHED not in path.parts)
+    found = [path for path in others if path.suffix in SUFFIXES]
     return [*found, *(ROOT / name for name in PAGES)]
 
 

@@ -30,6 +30,18 @@ def cell_rows(results: Path, sweep_id: str) -> list[dict[str, object]]:
     ]
 
 
+def left_out_notes(results: Path, sweep_id: str) -> tuple[str, ...]:
+    """Which rows of a sweep no figure has, with the reason: excluded ones, or not accepted."""
+    from fleetrank.analysis.errors import NoDataError
+    from fleetrank.analysis.stored.exclusions import exclusion_notes
+    from fleetrank.analysis.stored.load import load_measurements
+
+    try:
+        return exclusion_notes(load_measurements(results, sweep=sweep_id, origins=ORIGINS))
+    except NoDataError:
+        return ()
+
+
 _SAME = (
     "model", "platform_key", "axes", "workload", "origin", "statistic", "interval_reason",
     "n_repeats", "memory_metric", "backend", "backend_nodes", "graph_nodes", "flags",

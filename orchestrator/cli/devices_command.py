@@ -30,6 +30,8 @@ from fleetrank.orchestrator.cli.context import current, host_turn, settle_worksp
 from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view
 from fleetrank.orchestrator.cli.sweep_display import EXIT_FAILED_CELLS, fleetrank_command
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.quarantine import accept as accept_device
+from fleetrank.orchestrator.quarantine import quarantine
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
     PeakSpec,
@@ -47,6 +49,8 @@ from fleetrank.orchestrator.workspace.registration import (
 )
 from fleetrank.orchestrator.workspace.workspace import LOCAL_CPU
 from fleetrank.orchestrator.workspace.yaml_file import load_yaml, parse_content
+
+BROWSER, BROWSER_ADDRESS, OWN_CERTIFICATE = "browser", "127.0.0.1:8766", "self"
 
 
 def _measure_peaks(device: DeviceFile, threads: Iterable[int]) -> list[dict[str, object]]:
@@ -235,8 +239,22 @@ def add(
     ssh: Annotated[
         str | None, typer.Option(help="Linux board or machine: HOST, USER@HOST or an ssh alias.")
     ] = None,
+    browser: Annotated[
+        bool, typer.Option("--browser", help="A browser: it opens the link that this prints.")
+    ] = False,
+    tls: Annotated[
+        str | None,
+        typer.Option(
+            help="With --browser on another device: CERTIFICATE,KEY as files in PEM, or self to "
+            "make them."
+        ),
+    ] = None,
     address: Annotated[
-        str | None, typer.Option(help="Address of a device of a --kind of another package.")
+        str | None,
+        typer.Option(
+            help="Address of a device of a --kind of another package; with --browser, HOST:PORT "
+            f"of this host, as the browser sees it (default {BROWSER_ADDRESS})."
+        ),
     ] = None,
     python: Annotated[
         str | None, typer.Option(help="Python 3.10 or newer on the board (default: python3).")
@@ -268,8 +286,13 @@ def add(
     workspace, name = settle_workspace(), name or named
     labels = dict(_split(label, "--label"))
     options = {key: _value(key, text) for key, text in _split(option, "--option")}
+    if browser:
+        kind, address = _browser_kind(kind), address or BROWSER_ADDRESS
+        options |= _tls_options(tls)
     addressed = _address({"adb": adb, "ssh": ssh, "address": address})
-    _refuse_misplaced(addressed, tool=tool, python=python, setup=setup)
+    _refuse_misplaced(
+        addressed, tool=tool, python=python, setup=setup, tls=None if browser else tls
+    )
     if addressed is not None:
         new = NewDevice(
             kind=_kind_with_address(addressed[0], kind),
@@ -283,7 +306,11 @@ def add(
             labels=labels,
             host=host,
         )
-        _print_file(workspace.devices / f"{_desk().add(workspace, new).name}.yaml", as_json)
+        device = _desk().add(workspace, new)
+        is_kept_out = quarantine(workspace, device)
+        _print_file(workspace.devices / f"{device.name}.yaml", as_json)
+        if is_kept_out and not as_json:
+            print(f"its rows count after: {fleetrank_command('devices', 'accept', device.name)}")
         return
     if name is None or kind is None:
         raise UsageError(
@@ -299,6 +326,21 @@ def add(
     _print_file(save_device(workspace, device), as_json)
     if device.traits.origin is Origin.SIMULATED and device.host is None and not as_json:
         _print_trial(device)
+
+
+@app.command()
+def accept(name: Name, as_json: AsJson = False) -> None:
+    """Count the rows of a browser, which measures itself.
+
+    Until then they are stored, and every table says that they are left out.
+    """
+    workspace = settle_workspace()
+    device = find_device(load_devices(workspace), name)
+    is_new = accept_device(workspace, device)
+    if as_json:
+        print(json_text({"name": device.name, "is_accepted": True, "is_new": is_new}, indent=2))
+    else:
+        print(f"the rows of {device.name} count now" if is_new else f"{device.name} counts already")
 
 
 _TRIED = ("squeezenet1_1", "mobilenet_v2")
@@ -444,15 +486,41 @@ def _address(options: Mapping[str, str | None]) -> _Address:
 
 
 def _refuse_misplaced(
-    addressed: _Address, *, tool: list[str] | None, python: str | None, setup: str | None
+    addressed: _Address,
+    *,
+    tool: list[str] | None,
+    python: str | None,
+    setup: str | None,
+    tls: str | None,
 ) -> None:
     """Rejects options of a device that is registered in another way."""
     way = None if addressed is None else addressed[0]
+    if tls is not None:
+        raise UsageError("--tls is only for browsers", "give --browser too")
     if tool and way != "adb":
         raise UsageError("--tool is only for phones", "give the phone with --adb SERIAL")
     for option, value in (("--python", python), ("--setup", setup)):
         if value is not None and way != "ssh":
             raise UsageError(f"{option} is only for boards", "give the board with --ssh HOST")
+
+
+def _browser_kind(kind: str | None) -> str:
+    if kind not in (None, BROWSER):
+        raise UsageError(f"--browser is given, but --kind is {kind}", "remove one of the two")
+    return BROWSER
+
+
+def _tls_options(tls: str | None) -> dict[str, OptionValue]:
+    """Options of a browser; relative paths are those of this folder."""
+    if tls is None or tls == OWN_CERTIFICATE:
+        return {} if tls is None else {"certificate": tls}
+    certificate, comma, key = tls.partition(",")
+    if not (certificate and comma and key):
+        raise UsageError(
+            f"--tls '{shortened(tls)}' is not two files", "give CERTIFICATE,KEY or self"
+        )
+    paths = (Path(one).expanduser().absolute() for one in (certificate, key))
+    return dict(zip(("certificate", "private_key"), map(str, paths), strict=True))
 
 
 def _kind_with_address(option: str, kind: str | None) -> str:

@@ -21,7 +21,7 @@ from fleetrank.analysis.stored.selection import CHANGE_ALPHA, MARGIN
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import Form, Precision, Runtime
-from fleetrank.orchestrator.cli.cell_summary import cell_rows
+from fleetrank.orchestrator.cli.cell_summary import cell_rows, left_out_notes
 from fleetrank.orchestrator.cli.context import current, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, print_table
 from fleetrank.orchestrator.cli.options import runtime_option, share
@@ -552,6 +552,8 @@ def _print_cells(
     for reason in dict.fromkeys(row["interval_reason"] for row in rows):
         if reason is not None:
             print(f"no interval: {reason}", file=stream)
+    for note in left_out_notes(current().workspace.results, sweep_id):
+        print(note, file=stream)
     with redirect_stdout(stream):
         for name in tables:
             print_in_form(_table_of(sweep_id, name), Form.TABLE, is_explained=False)

@@ -12,6 +12,7 @@ import pytest
 PACKAGE_OF = {
     "adb": "adb",
     "chromium": "chromium",
+    "firefox-esr": "firefox-esr",
     "ip": "iproute2",
     "mksh": "mksh",
     "nsenter": "util-linux",

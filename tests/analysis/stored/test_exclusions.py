@@ -149,8 +149,8 @@ def test_notes_count_rows_and_sweeps_for_each_reason(make_attempts) -> None:
         ]
     )
     assert exclusion_notes(frame) == (
-        "Dropped: 1 row of 1 sweep excluded by hand: a reason.",
-        "Dropped: 3 rows of 2 sweeps excluded by hand: x.",
+        "Dropped: 1 row of 1 sweep excluded: a reason.",
+        "Dropped: 3 rows of 2 sweeps excluded: x.",
     )
 
 
@@ -197,7 +197,7 @@ def test_no_table_holds_what_was_excluded(
             table = session_table(name, session.asked(Selection()))
         except AnalysisError as error:
             return error.message
-        notes = [note for note in table.notes if "excluded by hand" not in note]
+        notes = [note for note in table.notes if " excluded: " not in note]
         return table.frame.to_dicts(), notes, len(table.notes) - len(notes)
 
     for name in names:
@@ -228,11 +228,11 @@ def test_the_page_is_made_without_them_and_says_so(with_and_without) -> None:
         assert mine.equals(theirs), name
     assert [record.sweep_id for record in found.records] == [OLD]
     assert found.selected.collect().height == expected.selected.collect().height
-    assert sum("excluded by hand: <b>wrong</b>." in note for note in found.said) == 1
+    assert sum("excluded: <b>wrong</b>." in note for note in found.said) == 1
 
 
 def test_nothing_left_says_what_was_excluded(with_and_without) -> None:
     frame = load_measurements(with_and_without[0], sweep=NEW)
-    with pytest.raises(AnalysisError, match="excluded by hand: <b>wrong") as raised:
+    with pytest.raises(AnalysisError, match="excluded: <b>wrong") as raised:
         make_table("latency", frame, Selection(sweep=NEW))
     assert "results exclude" in raised.value.remedy

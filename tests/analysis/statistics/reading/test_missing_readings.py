@@ -60,7 +60,7 @@ def test_what_is_excluded_by_hand_is_named_with_its_reason(make_attempts: Make) 
     table = _table(make_attempts(_study(excluded="the fan stood.")), tokens="1024")
     for reason in _reasons(table):
         assert has(reason, "excluded by hand", "prefill@1024", "the fan stood")
-    assert sum(has(note, "5 rows", "by hand: the fan stood") for note in table.notes) == 1
+    assert sum(has(note, "5 rows", "excluded: the fan stood") for note in table.notes) == 1
     with pytest.raises(NoDataError) as raised:
         _table(make_attempts(_rows("prefill@256", 256.0, excluded="the fan stood.")))
     assert has(raised.value.message, "5 rows", "by hand: the fan stood")

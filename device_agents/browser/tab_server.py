@@ -1,0 +1,265 @@
+"""The server that pages talk to, one for each address in a process; it runs in its own thread.
+
+A page shows its key with every request but those for the page itself. The server gives a page its
+own task's file and nothing else of this computer.
+"""
+
+import errno
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fleetrank.device_agents.browser.assets import served_files
+from fleetrank.device_agents.browser.desk import Desk, OverError, ReplacedError, hash_of
+from fleetrank.device_agents.browser.tab_messages import (
+    MAX_ARRAY_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_TEXT_BYTES,
+    Beat,
+    LoadedFile,
+    Pairing,
+    TabCall,
+)
+from fleetrank.device_agents.errors import (
+    MissingLibraryError,
+    PermanentError,
+    UnusableDeviceError,
+    host_in_use,
+)
+from fleetrank.foundation.codec import CodecError, from_json
+from fleetrank.foundation.errors import FleetError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+
+T = TypeVar("T")
+_START_S = 10.0
+_HEADERS = {
+    # Without the first two a page gets no threads, and a clock with steps of 100 microseconds.
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-embedder-policy": "require-corp",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; "
+        "connect-src 'self'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript",
+          ".css": "text/css", ".wasm": "application/wasm"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where pages reach the server.
+
+    Attributes:
+        listen: `HOST:PORT`; a browser on another device needs the name or address that it sees.
+        certificate: path of a file in PEM; with `private_key` the address begins with https.
+            Browsers isolate pages only there, and on their own computer.
+    """
+
+    listen: str
+    certificate: str | None = None
+    private_key: str | None = None
+
+    @property
+    def host(self) -> str:
+        """The part before the port, without brackets."""
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """The part after the colon.
+
+        Raises:
+            PermanentError: it is not a port.
+        """
+        text = self.listen.rpartition(":")[2]
+        if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**16 and self.host):
+            raise PermanentError(
+                f"{self.listen!r} is not an address and a port", "write for example 127.0.0.1:8766"
+            )
+        return int(text)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether only browsers of this computer reach it."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def link(self) -> str:
+        """The address that a person opens."""
+        return f"http{'' if self.certificate is None else 's'}://{self.listen}/"
+
+
+_DESKS: dict[Place, Desk] = {}
+_STARTING = threading.Lock()
+
+
+def serving(place: Place) -> Desk:
+    """The desk of the server at a place, which is started if this process has none.
+
+    Raises:
+        NotFitError: another process uses the port, such as another sweep.
+        PermanentError: the address or the certificate cannot be used.
+    """
+    with _STARTING:
+        if place not in _DESKS:
+            desk = Desk(link=place.link)
+            _start(place, desk)
+            _DESKS[place] = desk
+        return _DESKS[place]
+
+
+def _start(place: Place, desk: Desk) -> None:
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise MissingLibraryError(
+            f"the server for browsers cannot be imported: {error}",
+            "pip install 'fleetrank[browser]'",
+        ) from error
+    config = uvicorn.Config(
+        application(desk), log_level="error", access_log=False, server_header=False,
+        ssl_certfile=place.certificate, ssl_keyfile=place.private_key,
+        h11_max_incomplete_event_size=MAX_MESSAGE_BYTES, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    try:
+        config.load()
+    except (OSError, ValueError) as error:
+        raise PermanentError(
+            f"the certificate {place.certificate} cannot be used: {error}",
+            "give a certificate and its key as files in PEM with `tls`",
+        ) from error
+    listener = _listener(place)
+    server = uvicorn.Server(config)
+    name = f"tabs at {place.listen}"
+    # A daemon: tabs do not keep a process alive.
+    threading.Thread(target=lambda: server.run([listener]), name=name, daemon=True).start()
+    ends_s = time.monotonic() + _START_S
+    while not server.started and time.monotonic() < ends_s:
+        time.sleep(0.01)
+
+
+def _listener(place: Place) -> socket.socket:
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((place.host, place.port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise host_in_use(f"another process at {place.listen}, perhaps a sweep") from error
+        raise PermanentError(
+            f"cannot listen on {place.listen}: {error.strerror or error}",
+            "give an address of this computer with `listen`",
+        ) from error
+    return listener
+
+
+def application(desk: Desk) -> "Starlette":
+    """The web application of a desk."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import FileResponse, Response
+    from starlette.routing import Route
+
+    async def static(request: Request) -> Response:
+        path = served_files().get(request.path_params.get("name", "index.html"))
+        if path is None:
+            return Response(status_code=404, headers=_HEADERS)
+        # What has its hash in its address never changes; the page itself is asked again.
+        is_fixed = "version" in request.path_params
+        age = "public, max-age=31536000, immutable" if is_fixed else "no-cache"
+        headers = {**_HEADERS, "cache-control": age}
+        return FileResponse(path, headers=headers, media_type=_TYPES.get(path.suffix))
+
+    def file(key_hash: str, request: Request) -> Response:
+        assignment = desk.assignment_of(key_hash)
+        if request.path_params["sha256"] != assignment.sha256:
+            raise OverError("this task has another file", "wait for the next one")
+        return FileResponse(assignment.path, media_type="application/octet-stream")
+
+    posts = [
+        Route(f"/api/{name}", _answering(desk, answer, most), methods=["POST"])
+        for name, (answer, most) in _ANSWERS.items()
+    ]
+    given = _answering(desk, lambda _desk, key, request: file(key, request), None)
+    places = ("/", "/{name}", "/assets/{version}/{name}")
+    return Starlette(
+        routes=[Route("/api/file/{sha256}", given), *posts, *(Route(one, static) for one in places)]
+    )
+
+
+def _message(cls: type[T], answer: Callable[[Desk, str, T], object]) -> tuple[Any, int]:
+    return (
+        lambda desk, key, body: answer(desk, key, from_json(cls, body.decode(errors="replace"))),
+        MAX_MESSAGE_BYTES,
+    )
+
+
+_ANSWERS: Mapping[str, tuple[Any, int]] = {
+    "pair": _message(Pairing, Desk.pair),
+    "next": _message(TabCall, Desk.next_task),
+    "beat": _message(Beat, Desk.beat),
+    "inputs": _message(LoadedFile, Desk.prepare),
+    "done": (Desk.finish, MAX_TEXT_BYTES + MAX_ARRAY_BYTES),
+}
+"""Name of a request to what answers it, and the most bytes of its body."""
+_STATUSES: Mapping[type[FleetError], int] = {
+    ReplacedError: 409, OverError: 410, UnusableDeviceError: 403,
+}  # fmt: skip
+
+
+def _answering(desk: Desk, answer: Any, most: int | None) -> "Callable[[Request], Any]":
+    """A handler; it runs in a thread, and errors become answers that the page shows."""
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+
+    async def handle(request: Request) -> Response:
+        try:
+            key_hash = _key_of(request)
+            if answer is not _ANSWERS["pair"][0]:
+                desk.require_expected(key_hash)  # before anything of a stranger is read
+            given = request if most is None else await _body(request, most)
+            found = await run_in_threadpool(answer, desk, key_hash, given)
+        except FleetError as error:
+            said = {"message": error.message, "remedy": error.remedy}
+            status = (code for kind, code in _STATUSES.items() if isinstance(error, kind))
+            found = JSONResponse(said, next(status, 422))
+        if not isinstance(found, Response):
+            found = Response(status_code=204) if found is None else Response(found)
+        found.headers.update({**_HEADERS, "cache-control": "no-store"})
+        return found
+
+    return handle
+
+
+def _key_of(request: "Request") -> str:
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    if scheme != "Bearer" or not 16 <= len(key) <= 200:
+        raise UnusableDeviceError("this page has no key", "open the link of a registration")
+    return hash_of(key)
+
+
+async def _body(request: "Request", most: int) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise CodecError(f"a message has more than {most} bytes", "load the page again")
+        parts.append(part)
+    return b"".join(parts)
