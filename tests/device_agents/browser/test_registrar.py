@@ -1,14 +1,20 @@
 """What is decided about a browser before and after its page is open; no network."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from wording import has
 
+from fleetrank.device_agents.browser.desk import Desk, Tab
 from fleetrank.device_agents.browser.registrar import BrowserRegistrar, NewBrowser, code_of
+from fleetrank.device_agents.browser.repeat import TabRepeat
 from fleetrank.device_agents.browser.tab_messages import MAX_TEXT_BYTES, TabFacts, read_frame
 from fleetrank.device_agents.browser.tab_server import Place
 from fleetrank.device_agents.browser.web_runtimes import why_unsupported
-from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.contract.agent import never_stop
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
 from fleetrank.device_agents.registration import try_out
 from fleetrank.foundation.codec import CodecError
 from fleetrank.foundation.vocabulary import Runtime
@@ -77,6 +83,28 @@ def test_what_no_tab_can_execute_is_said_when_a_sweep_is_planned(
     execution: Execution, word: str
 ) -> None:
     assert has(str(why_unsupported(execution)), word)
+
+
+def test_what_no_tab_can_load_or_time_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    large = tmp_path / "large.onnx"
+    with large.open("wb") as file:
+        file.truncate(2**31)  # a hole: no disk is used
+    small = tmp_path / "small.onnx"
+    small.write_bytes(b"")
+    task = MeasureTask(
+        task_id="t",
+        artifact_path=str(small),
+        artifact_sha256="0",
+        execution=Execution(runtime=Runtime("onnx-web"), backend="wasm"),
+    )
+    desk, tab = Desk(link="http://127.0.0.1:1/"), Tab("t", FACTS, is_hidden=False, seen_s=0.0)
+    for changed, word in (
+        (replace(task, artifact_path=str(large)), "2 GiB"),
+        (replace(task, weights_path="w"), "weights beside it"),
+        (replace(task, policy=MeasurePolicy(min_time_s=9.0)), "sustained"),
+    ):
+        with pytest.raises(UnsupportedError, match=word):
+            TabRepeat(desk, "k", tab, changed, never_stop).measure()
 
 
 @pytest.mark.parametrize(
