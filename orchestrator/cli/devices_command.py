@@ -306,8 +306,10 @@ def add(
             labels=labels,
             host=host,
         )
+        known = load_devices(workspace)
         device = _desk().add(workspace, new)
-        is_kept_out = quarantine(workspace, device)
+        # One that was accepted stays so when it is registered again.
+        is_kept_out = device.name not in known and quarantine(workspace, device)
         _print_file(workspace.devices / f"{device.name}.yaml", as_json)
         if is_kept_out and not as_json:
             print(f"its rows count after: {fleetrank_command('devices', 'accept', device.name)}")
