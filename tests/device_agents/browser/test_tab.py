@@ -64,6 +64,7 @@ def test_a_page_measures_both_libraries_and_its_outputs_are_those_of_this_host(
     assert facts.tier == "edge"
 
 
+@pytest.mark.thorough
 def test_what_ends_a_repeat_in_the_middle_is_transient_and_the_next_one_is_measured(
     opened: Open,
 ) -> None:

@@ -44,7 +44,7 @@ def test_the_page_and_the_worker_stop_after_the_same_run(chromium: "Browser") ->
     page.evaluate("text => { document.source = text; }", (PAGE / "timing.js").read_text())
     rng = random.Random(1)
     seen = set()
-    for number in range(60):
+    for number in range(30):
         spread = rng.choice((0, 1, 3, 30))
         times = [40 + rng.randint(-spread, spread) for _ in range(rng.choice((1, 7, 400)))]
         policy = MeasurePolicy(

@@ -63,7 +63,7 @@ def test_what_is_excluded_by_hand_is_named_with_its_reason(make_attempts: Make) 
     assert sum(has(note, "5 rows", "excluded: the fan stood") for note in table.notes) == 1
     with pytest.raises(NoDataError) as raised:
         _table(make_attempts(_rows("prefill@256", 256.0, excluded="the fan stood.")))
-    assert has(raised.value.message, "5 rows", "by hand: the fan stood")
+    assert has(raised.value.message, "5 rows", "excluded: the fan stood")
 
 
 def test_cells_that_only_failed_are_counted_once(make_attempts: Make) -> None:
