@@ -1,6 +1,6 @@
 """The canary of a device: a small model of known latency, before and after some repeats."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement
@@ -44,15 +44,28 @@ def canary_ns(
     return seen.latency_ns
 
 
-def with_canary(
-    measurement: Measurement, before_ns: int | None, after_ns: int | None
-) -> Measurement:
-    """The measurement with the latencies of the canary; `None` if it did not run."""
-    return replace(
-        measurement,
-        conditions_before=_with(measurement.conditions_before, before_ns),
-        conditions_after=_with(measurement.conditions_after, after_ns),
-    )
+def between_canaries(
+    canary: CanaryTask | None,
+    measure_canary: Callable[[MeasureTask], Measurement],
+    tolerance: float,
+    measure: Callable[[], Sequence[Measurement]],
+) -> list[Measurement]:
+    """Measures, with the canary before and after where it is due; raises as `canary_ns`."""
+
+    def latency_ns(when: str) -> int | None:
+        if canary is None or not getattr(canary, when):
+            return None
+        return canary_ns(canary, measure_canary, tolerance)
+
+    before_ns, found, after_ns = latency_ns("runs_before"), measure(), latency_ns("runs_after")
+    return [
+        replace(
+            one,
+            conditions_before=_with(one.conditions_before, before_ns),
+            conditions_after=_with(one.conditions_after, after_ns),
+        )
+        for one in found
+    ]
 
 
 def _with(found: Conditions | None, latency_ns: int | None) -> Conditions | None:

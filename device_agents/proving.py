@@ -5,7 +5,7 @@ Open to every kind whose agent is a `ProvingAgent`.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from statistics import median
 
@@ -14,7 +14,7 @@ from fleetrank.device_agents.contract.agent import ProvingAgent, Say
 from fleetrank.device_agents.contract.kind import HostShare, Traits
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.proof import Outputs, Proof, figure_ns, proof_of
-from fleetrank.device_agents.contract.task import InferTask, MeasurePolicy, MeasureTask, Task
+from fleetrank.device_agents.contract.task import MeasurePolicy, MeasureTask, infer_task
 from fleetrank.device_agents.linux import bare_client
 from fleetrank.device_agents.linux.patience import measure_when_fit
 from fleetrank.device_agents.registration import canary_latency_ns
@@ -74,14 +74,11 @@ def _outputs(
 ) -> Outputs:
     """The device's outputs beside those of the library alone here; or why there are none."""
     free = replace(task.execution, affinity=None)  # the cores are those of the device
-    shared = {one.name: getattr(task, one.name) for one in fields(Task)}
     try:
         with temporary_folder("proof") as folder, lease(use=Use.WORK):
             here, there = folder / "here.npz", folder / "there.npz"
             bare_client.measure_bare(replace(task, execution=free, policy=_ONE_RUN), kept=here)
-            failure = agent.infer(
-                InferTask(**shared, inputs_path=str(here), outputs_path=str(there))
-            )
+            failure = agent.infer(infer_task(task, here, there))
             if failure is not None:
                 return failure.message
             return compare_outputs(read_outputs(here), read_outputs(there))

@@ -6,12 +6,12 @@ It keeps no state; the server of its address runs as long as the process.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fleetrank.device_agents.browser.desk import Desk, Tab
+from fleetrank.device_agents.browser.desk import Tab
 from fleetrank.device_agents.browser.repeat import TabRepeat
-from fleetrank.device_agents.browser.tab_messages import TabFacts, words
+from fleetrank.device_agents.browser.tab_messages import TabFacts, options_of, words
 from fleetrank.device_agents.browser.tab_server import Place, serving
 from fleetrank.device_agents.browser.web_runtimes import in_a_tab, why_unsupported
-from fleetrank.device_agents.canary import CANARY_LIMIT_S, canary_ns, with_canary
+from fleetrank.device_agents.canary import CANARY_LIMIT_S, between_canaries
 from fleetrank.device_agents.contract.agent import (
     DeviceFacts,
     StopRequested,
@@ -20,17 +20,8 @@ from fleetrank.device_agents.contract.agent import (
 )
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
-from fleetrank.device_agents.contract.task import (
-    Execution,
-    InferTask,
-    MeasureTask,
-    OptionValue,
-)
-from fleetrank.device_agents.errors import (
-    PermanentError,
-    UnsupportedError,
-    UnusableDeviceError,
-)
+from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
+from fleetrank.device_agents.errors import PermanentError, UnsupportedError, UnusableDeviceError
 from fleetrank.device_agents.linux.worker_client import infer_in_worker
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import Origin, Tier
@@ -97,19 +88,12 @@ def facts_of(facts: TabFacts, tier: str) -> DeviceFacts:
         os=words(facts.system),
         arch="wasm",
         logical_cores=facts.cores,
-        extra=tuple(
-            (name, value)
-            for name, value in (
-                ("adapter", None if facts.adapter is None else words(facts.adapter)),
-                ("agent", words(facts.agent)),
-                ("clock_step_ns", facts.clock_step_ns),
-                ("engine", words(facts.engine)),
-                ("is_isolated", facts.is_isolated),
-                ("memory_class_gib", facts.memory_gib),
-            )
-            if value is not None
-        ),
-    )
+        extra=options_of({
+            "adapter": facts.adapter, "agent": facts.agent, "clock_step_ns": facts.clock_step_ns,
+            "engine": facts.engine, "is_isolated": facts.is_isolated,
+            "memory_class_gib": facts.memory_gib,
+        }),
+    )  # fmt: skip
 
 
 class BrowserAgent:
@@ -121,7 +105,7 @@ class BrowserAgent:
 
     def probe(self) -> DeviceFacts:
         """Describes the browser whose tab is open."""
-        return facts_of(self._tab(serving(self._options.place)).facts, self._options.tier)
+        return facts_of(self._tab().facts, self._options.tier)
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """Says why a tab cannot execute this, or `None`."""
@@ -136,10 +120,14 @@ class BrowserAgent:
         """Measures one repeat in a fresh worker of the page."""
         started = utc_now()
         try:
-            task = in_a_tab(task)
-            if (reason := self.why_unsupported(task.execution)) is not None:
+            if (reason := why_unsupported(in_a_tab(task).execution)) is not None:
                 raise UnsupportedError(reason, "remove this combination from the sweep")
-            found = self._measure(task, stop_requested)
+            (found,) = between_canaries(
+                task.canary,
+                lambda one: self._repeat(one, stop_requested).measure(),
+                self._options.canary_tolerance,
+                lambda: [self._repeat(task, stop_requested).measure()],
+            )
         except FleetError as error:
             found = failed(task.task_id, failure_from_error(error, "timed"))
         return replace(found, started_utc=started, finished_utc=utc_now())
@@ -148,32 +136,17 @@ class BrowserAgent:
         self, task: MeasureTask, stop_requested: StopRequested = never_stop
     ) -> tuple[int, ...]:
         """A plain loop of the same library in a fresh worker of the same page."""
-        desk = serving(self._options.place)
-        tab, key = self._tab(desk), self._key()
-        bare = TabRepeat(desk, key, tab, in_a_tab(task), stop_requested, bare_runs=BARE_RUNS)
-        return bare.measure().samples_ns
+        return self._repeat(task, stop_requested, BARE_RUNS).measure().samples_ns
 
     def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the file on this host's CPU, which computes the same outputs."""
         return infer_in_worker(task, stop_requested)
 
-    def _measure(self, task: MeasureTask, stop_requested: StopRequested) -> Measurement:
-        desk = serving(self._options.place)
-        tab, canary = self._tab(desk), task.canary
-
-        def measured(one: MeasureTask) -> Measurement:
-            return TabRepeat(desk, self._key(), tab, one, stop_requested).measure()
-
-        def latency_ns(runs: bool) -> int | None:
-            if canary is None or not runs:
-                return None
-            tolerance = self._options.canary_tolerance
-            return canary_ns(canary, lambda one: measured(in_a_tab(one)), tolerance)
-
-        before_ns = latency_ns(canary is not None and canary.runs_before)
-        found = measured(task)
-        after_ns = latency_ns(canary is not None and canary.runs_after)
-        return with_canary(found, before_ns, after_ns)
+    def _repeat(
+        self, task: MeasureTask, stop_requested: StopRequested, bare_runs: int | None = None
+    ) -> TabRepeat:
+        tab, desk = self._tab(), serving(self._options.place)
+        return TabRepeat(desk, self._key(), tab, in_a_tab(task), stop_requested, bare_runs)
 
     def _key(self) -> str:
         if self._options.key_hash is None:
@@ -182,9 +155,9 @@ class BrowserAgent:
             )
         return self._options.key_hash
 
-    def _tab(self, desk: Desk) -> Tab:
+    def _tab(self) -> Tab:
         """The tab of the registered browser, in the registered version."""
-        tab = desk.tab(self._key(), _ARRIVAL_S)
+        tab = serving(self._options.place).tab(self._key(), _ARRIVAL_S)
         if words(tab.facts.engine) != self._options.engine:
             raise UnusableDeviceError(
                 f"the browser is {words(tab.facts.engine)} now, and was {self._options.engine}",

@@ -23,6 +23,7 @@ from fleetrank.device_agents.browser.tab_messages import (
 )
 from fleetrank.device_agents.contract.agent import StopRequested
 from fleetrank.device_agents.contract.runtime import Array
+from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.errors import (
     AgentError,
     AwayError,
@@ -60,8 +61,6 @@ class Assignment:
 
     Attributes:
         text: the task as the page reads it, in JSON.
-        path: of the model file.
-        sha256: of that file.
         inputs_for: the frame of inputs for a loaded file; may take seconds and raise `FleetError`.
         tab: the one that took it; `None` waits.
         heard_s: when that tab was heard last.
@@ -69,15 +68,12 @@ class Assignment:
         error: why the answer is missing.
     """
 
-    task_id: str
+    task: MeasureTask
     text: str
-    path: str
-    sha256: str
     inputs_for: Callable[[LoadedFile], bytes]
     tab: str | None = None
     heard_s: float = 0.0
     is_preparing: bool = False
-    is_stopped: bool = False
     answer: Answer | None = None
     error: FleetError | None = None
 
@@ -187,41 +183,31 @@ class Desk:
             self._changed.notify_all()
             began_s = given.heard_s = time.monotonic()
             try:
-                while given.answer is None and given.error is None:
+                while given.answer is None:
+                    if given.error is not None:
+                        raise given.error
+                    if stop_requested():
+                        raise StoppedError("stopped on request", "resume the sweep")
+                    self._require_alive(key_hash, given, time.monotonic() - began_s > limit_s)
                     self._changed.wait(_LOOK_S)
-                    self._judge(
-                        key_hash, given, time.monotonic() - began_s > limit_s, stop_requested
-                    )
+                return given.answer
             finally:
                 del self._assignments[key_hash]
-        if given.error is not None:
-            raise given.error
-        if given.answer is None:
-            raise TransientError("the tab gave no answer", self._remedy)
-        return given.answer
 
-    def _judge(
-        self, key_hash: str, given: Assignment, is_late: bool, stop_requested: StopRequested
-    ) -> None:
-        if given.answer is not None or given.error is not None:
-            return
+    def _require_alive(self, key_hash: str, given: Assignment, is_late: bool) -> None:
         silent_s = time.monotonic() - given.heard_s
         present = self._present(key_hash)
-        if stop_requested():
-            given.error = StoppedError("stopped on request", "resume the sweep")
-        elif is_late:
-            given.error = TimedOutError(
+        if is_late:
+            raise TimedOutError(
                 "the tab did not measure within the time limit", "raise the time limit of the sweep"
             )
-        elif given.tab is None and present is not None and present.is_hidden:
-            given.error = self._hidden()
-        elif silent_s > BEAT_LIMIT_S and not given.is_preparing:
+        if given.tab is None and present is not None and present.is_hidden:
+            raise self._hidden()
+        if silent_s > BEAT_LIMIT_S and not given.is_preparing:
             gone = "the tab does not answer any more"
-            given.error = (
-                AwayError(gone, self._remedy, ask_again_s=1.0)
-                if given.tab is None
-                else TransientError(f"{gone}: it was closed, frozen or slept", self._remedy)
-            )
+            if given.tab is None:
+                raise AwayError(gone, self._remedy, ask_again_s=1.0)
+            raise TransientError(f"{gone}: it was closed, frozen or slept", self._remedy)
 
     def next_task(self, key_hash: str, call: TabCall) -> str | None:
         """The text of the next task for a tab, or `None` if there is none for a while.
@@ -265,7 +251,7 @@ class Desk:
         """
         with self._changed:
             given = self._assignments.get(key_hash)
-            is_this = given is not None and task_id in (None, given.task_id)
+            is_this = given is not None and task_id in (None, given.task.task_id)
             if given is None or not is_this or given.tab is None or tab not in (None, given.tab):
                 raise OverError("this task has ended", "wait for the next one")
             given.heard_s = time.monotonic()

@@ -65,7 +65,8 @@ class BrowserRegistrar:
 
     def identity_of(self, options: Mapping[str, OptionValue]) -> str | None:
         """The key of the browser and its version: a newer one measures otherwise."""
-        return _identity(options.get("key_hash"), options.get("engine"))
+        key_hash = options.get("key_hash")
+        return None if key_hash is None else f"{key_hash}/{options.get('engine')}"
 
     def is_same(self, identity: str, other: str) -> bool:
         """Whether both are one browser in one version."""
@@ -91,7 +92,7 @@ class NewBrowser:
     @property
     def identity(self) -> str | None:
         """As of `BrowserRegistrar.identity_of`."""
-        return _identity(self.key_hash, words(self.found.engine))
+        return BrowserRegistrar({}).identity_of(self.options({}))
 
     @property
     def model(self) -> str:
@@ -119,10 +120,6 @@ class NewBrowser:
             timeout_s=CANARY_LIMIT_S,
             is_optional=True,
         )
-
-
-def _identity(key_hash: object, engine: object) -> str | None:
-    return None if key_hash is None else f"{key_hash}/{engine}"
 
 
 def code_of(link: str) -> list[str]:

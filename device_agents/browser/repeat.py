@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,21 +13,17 @@ from fleetrank.device_agents.browser.desk import Assignment, Desk, Tab
 from fleetrank.device_agents.browser.tab_messages import (
     LoadedFile,
     TabTimes,
+    options_of,
     require_sizes,
     words,
     write_frame,
 )
-from fleetrank.device_agents.comparison import (
-    TOLERANCES,
-    compare_outputs,
-    has_nan,
-    read_outputs,
-)
+from fleetrank.device_agents.comparison import TOLERANCES, compare_outputs, has_nan, read_outputs
 from fleetrank.device_agents.contract.agent import StopRequested
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
 from fleetrank.device_agents.contract.reply import require_possible
 from fleetrank.device_agents.contract.runtime import Array
-from fleetrank.device_agents.contract.task import InferTask, MeasureTask, Options, Task
+from fleetrank.device_agents.contract.task import InferTask, MeasureTask, infer_task
 from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
@@ -46,10 +42,12 @@ from fleetrank.device_agents.runtimes.runner import default_backend
 from fleetrank.foundation.codec import CodecError
 from fleetrank.foundation.comparison import OutputComparison
 from fleetrank.foundation.formats import format_of, runtime_of
+from fleetrank.foundation.inputs import ModelInput
 from fleetrank.foundation.temporary import temporary_folder
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, SampleKind, Status
 
 _SEED = 0
+"""One, so that this host computes the outputs of a file once."""
 MAX_FILE_BYTES = 2**31 - 2**24
 """A page keeps a file in one ArrayBuffer, which ends at 2 GiB."""
 ERRORS: Mapping[str, tuple[type[AgentError], str]] = {
@@ -64,7 +62,7 @@ _SAME = (
     "load_ns", "first_inference_ns", "warmup_ns", "warmup_runs", "samples_ns", "stop_reason",
 )  # fmt: skip
 """Fields of `TabTimes` that are those of a measurement."""
-_SETTINGS = ("clock_step_ns", "longest_gap_ns", "runs_per_sample", "threads")
+_SETTINGS = ("adapter", "clock_step_ns", "longest_gap_ns", "runs_per_sample", "threads")
 _REASONS = frozenset({"half_width", "max_time", "max_samples"})
 
 
@@ -95,13 +93,7 @@ class TabRepeat:
         task = self.task
         if (reason := _why_not(task)) is not None:
             raise UnsupportedError(reason, "leave this combination out on a browser")
-        given = Assignment(
-            task_id=task.task_id,
-            text=json.dumps(self._text()),
-            path=task.artifact_path,
-            sha256=task.artifact_sha256,
-            inputs_for=self._inputs_for,
-        )
+        given = Assignment(task, json.dumps(self._text()), self._inputs_for)
         limit_s = task.limits.timeout_s
         done, outputs = self.desk.ask(self.key_hash, given, limit_s, self.stop_requested)
         if done.error is not None:
@@ -127,15 +119,13 @@ class TabRepeat:
 
     def _inputs_for(self, loaded: LoadedFile) -> bytes:
         """Makes the inputs as the worker of a host does, and what this host computes of them."""
+        require_sizes(loaded.inputs)
         found = [
             FoundInput(name=one.name, sizes=one.shape, dtype=one.dtype) for one in loaded.inputs
         ]
-        require_sizes(loaded.inputs)
-        # Of one seed, so that this host computes the outputs of a file once.
-        arrays = make_inputs(specs_of(found, self.task.execution), _SEED)
-        given = tuple((str(one.dtype), one.shape, one.tobytes()) for one in arrays)
-        self.reference = _outputs_here(_infer_task(self.task), given)
-        return write_frame([one.name for one in found], arrays)
+        specs = specs_of(found, self.task.execution)
+        self.reference = _outputs_here(_task_here(self.task), specs)
+        return write_frame([one.name for one in found], make_inputs(specs, _SEED))
 
     def _measurement(self, times: TabTimes, outputs: Sequence[Array]) -> Measurement:
         task = self.task
@@ -146,26 +136,29 @@ class TabRepeat:
             observed_ns=sum(times.samples_ns) * times.runs_per_sample,
             has_nan=has_nan(outputs),
         )
-        flags = {Flag.SELF_REPORTED, *judge(seen, task.policy)}
+        settings = {
+            "agent": self.tab.facts.agent,
+            "is_isolated": self.tab.facts.is_isolated,
+            "max_relative_error": alike.max_relative_error,
+            **{name: getattr(times, name) for name in _SETTINGS},
+        }
         is_single = times.runs_per_sample == 1
         found = Measurement(
             task_id=task.task_id,
             status=Status.OK,
             origin=Origin.MEASURED,
             sample_kind=SampleKind.PER_INFERENCE if is_single else SampleKind.THROUGHPUT_DERIVED,
-            snr_db=None if alike is None else alike.snr_db,
-            top1_agreement=None if alike is None else alike.top1_agreement,
-            worker=WorkerFacts(
-                runtime_version=words(times.version), settings=self._settings(times, alike)
-            ),
-            flags=tuple(flag for flag in Flag if flag in flags),
+            snr_db=alike.snr_db,
+            top1_agreement=alike.top1_agreement,
+            worker=WorkerFacts(runtime_version=words(times.version), settings=options_of(settings)),
+            flags=(*judge(seen, task.policy), Flag.SELF_REPORTED),
             **{name: getattr(times, name) for name in _SAME},
         )
         self._require_possible(found, times)
         return found
 
-    def _compared(self, outputs: Sequence[Array]) -> OutputComparison | None:
-        """Beside the outputs of this host; `None` if it has none, or none that are finite.
+    def _compared(self, outputs: Sequence[Array]) -> OutputComparison:
+        """Beside the outputs of this host; no error if it has none, or none that are finite.
 
         Raises:
             BadOutputError: the page asked for no inputs, so it ran nothing.
@@ -174,7 +167,7 @@ class TabRepeat:
         if self.reference is None:
             raise BadOutputError("the page asked for no inputs", "load the page again")
         if not self.reference or not all(np.isfinite(one).all() for one in self.reference):
-            return None
+            return OutputComparison(max_relative_error=None, is_equal=True)
         tolerance = TOLERANCES.get(self.task.execution.precision)
         alike = compare_outputs(self.reference, outputs, tolerance)
         if not alike.is_equal:
@@ -183,16 +176,6 @@ class TabRepeat:
                 "try another version of the browser, or another runtime",
             )
         return alike
-
-    def _settings(self, times: TabTimes, alike: OutputComparison | None) -> Options:
-        settings = {
-            "agent": words(self.tab.facts.agent),
-            "adapter": None if times.adapter is None else words(times.adapter),
-            "is_isolated": self.tab.facts.is_isolated,
-            "max_relative_error": None if alike is None else alike.max_relative_error,
-            **{name: getattr(times, name) for name in _SETTINGS},
-        }
-        return tuple((name, value) for name, value in sorted(settings.items()) if value is not None)
 
     def _require_possible(self, found: Measurement, times: TabTimes) -> None:
         execution, policy = self.task.execution, self.task.policy
@@ -223,35 +206,27 @@ def _why_not(task: MeasureTask) -> str | None:
     return "a tab measures no sustained throughput" if task.policy.min_time_s > 0 else None
 
 
-def _infer_task(task: MeasureTask) -> InferTask:
-    """The same file in the usual runtime of its format on this host."""
+def _task_here(task: MeasureTask) -> InferTask:
+    """The same file in the usual runtime of its format on this host; equal for all repeats."""
     runtime = runtime_of(format_of(task.execution.runtime))
-    execution = replace(
-        task.execution, runtime=runtime, backend=default_backend(runtime), threads=1
-    )
-    same = {one.name: getattr(task, one.name) for one in fields(Task)}
-    own = {"task_id": "reference", "execution": execution, "inputs_path": "", "outputs_path": ""}
-    return InferTask(**{**same, **own})
+    here = replace(task.execution, runtime=runtime, backend=default_backend(runtime), threads=1)
+    return replace(infer_task(task, Path(), Path()), task_id="reference", execution=here)
 
 
 @lru_cache(maxsize=64)
-def _outputs_here(
-    task: InferTask, inputs: tuple[tuple[str, tuple[int, ...], bytes], ...]
-) -> tuple[Array, ...]:
+def _outputs_here(task: InferTask, specs: tuple[ModelInput, ...]) -> tuple[Array, ...]:
     """What this host computes, once for a file and its inputs; empty if it lacks the runtime.
 
     Raises:
         BadOutputError: it cannot run the file with these inputs, which the page states.
     """
-    arrays = {
-        # One case: a whole input.
-        f"input_{index}": np.frombuffer(data, dtype).reshape((1, *shape))
-        for index, (dtype, shape, data) in enumerate(inputs)
-    }
+    arrays = make_inputs(specs, _SEED)
+    # One case: a whole input.
+    cases = {f"input_{index}": array[np.newaxis] for index, array in enumerate(arrays)}
     with temporary_folder("reference") as folder:
         given, found = folder / "inputs.npz", folder / "outputs.npz"
-        np.savez(given, allow_pickle=False, **arrays)
-        failure = infer_in_worker(replace(task, inputs_path=str(given), outputs_path=str(found)))
+        np.savez(given, allow_pickle=False, **cases)
+        failure = infer_in_worker(infer_task(task, given, found))
         if failure is None:
             return tuple(read_outputs(found))
     if failure.kind is ErrorKind.MISSING_LIBRARY:

@@ -4,15 +4,17 @@ A page can be anybody's program: it can write anything. A message with arrays is
 of a JSON text in 4 bytes, the text, and the bytes of the arrays one after the other.
 """
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fleetrank.device_agents.contract.runtime import Array
+from fleetrank.device_agents.contract.task import Options, OptionValue
 from fleetrank.device_agents.errors import BadOutputError
-from fleetrank.foundation.codec import CodecError, from_json, to_json
+from fleetrank.foundation.codec import CodecError, from_json
 from fleetrank.foundation.visible_text import shortened, visible_line
 
 MAX_TEXT_BYTES = 16 * 2**20
@@ -212,27 +214,27 @@ def require_sizes(stated: Sequence[TabArray]) -> None:
 
 def write_frame(names: Sequence[str], arrays: Sequence[Array]) -> bytes:
     """The inputs of a task, as the page reads them."""
-    stated = Inputs(
-        inputs=tuple(
-            TabArray(name=name, dtype=str(array.dtype), shape=array.shape)
-            for name, array in zip(names, arrays, strict=True)
-        )
-    )
-    text = to_json(stated).encode()
+    inputs = [
+        {"name": name, "dtype": str(array.dtype), "shape": array.shape}
+        for name, array in zip(names, arrays, strict=True)
+    ]
+    text = json.dumps({"inputs": inputs}).encode()
     parts = (np.ascontiguousarray(array).tobytes() for array in arrays)
     return b"".join((len(text).to_bytes(_LENGTH, "big"), text, *parts))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """The text of the frame with the inputs."""
-
-    inputs: tuple[TabArray, ...]
 
 
 def words(text: str) -> str:
     """A text of a page, cut and on one line, for messages and rows."""
     return visible_line(shortened(text, MAX_WORDS))
+
+
+def options_of(values: Mapping[str, OptionValue | None]) -> Options:
+    """Facts of a page by name, its texts as of `words`; `None` is left out."""
+    return tuple(
+        (name, words(one) if isinstance(one, str) else one)
+        for name, one in sorted(values.items())
+        if one is not None
+    )
 
 
 def require_possible(facts: TabFacts) -> None:

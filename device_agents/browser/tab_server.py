@@ -187,10 +187,10 @@ def application(desk: Desk) -> "Starlette":
         return FileResponse(path, headers=headers, media_type=_TYPES.get(path.suffix))
 
     def file(key_hash: str, request: Request) -> Response:
-        assignment = desk.assignment_of(key_hash)
-        if request.path_params["sha256"] != assignment.sha256:
+        task = desk.assignment_of(key_hash).task
+        if request.path_params["sha256"] != task.artifact_sha256:
             raise OverError("this task has another file", "wait for the next one")
-        return FileResponse(assignment.path, media_type="application/octet-stream")
+        return FileResponse(task.artifact_path, media_type="application/octet-stream")
 
     posts = [
         Route(f"/api/{name}", _answering(desk, answer, most), methods=["POST"])

@@ -3,8 +3,9 @@
 `None` means not known or not applicable.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Annotated
 
 from fleetrank.foundation.inputs import Axes, ModelInput
@@ -322,6 +323,12 @@ class InferTask(Task):
 
     inputs_path: str
     outputs_path: str
+
+
+def infer_task(task: Task, inputs: Path, outputs: Path) -> InferTask:
+    """The file of another task, run with given inputs."""
+    same = {one.name: getattr(task, one.name) for one in fields(Task)}
+    return InferTask(**same, inputs_path=str(inputs), outputs_path=str(outputs))
 
 
 def sweep_of(task_id: str) -> str:

@@ -24,7 +24,7 @@ from fleetrank.device_agents.board.there.readings import (
     read_state_text,
     run_program,
 )
-from fleetrank.device_agents.canary import CANARY_LIMIT_S, canary_ns, with_canary
+from fleetrank.device_agents.canary import CANARY_LIMIT_S, between_canaries
 from fleetrank.device_agents.contract.agent import (
     Agent,
     DeviceFacts,
@@ -150,25 +150,16 @@ class JudgedAgent:
         stop: StopRequested,
     ) -> Sequence[Measurement]:
         """Measures, with the canary where it is due; a board that is not fit is a failure."""
-        canary = tasks[0].canary
-
-        def latency_ns(when: str) -> int | None:
-            if canary is None or not getattr(canary, when):
-                return None
-            return canary_ns(
-                canary,
+        try:
+            return between_canaries(
+                tasks[0].canary,
                 lambda task: self._watched(lambda: [self._agent.measure(task, stop)])[0],
                 self._options.canary_tolerance,
+                lambda: self._watched(measure),
             )
-
-        try:
-            before_ns = latency_ns("runs_before")
-            found = self._watched(measure)
-            after_ns = latency_ns("runs_after")
         except (FleetError, OSError) as error:
             failure = failure_from_error(error, "start")
             return [failed(task.task_id, failure) for task in tasks]
-        return [with_canary(one, before_ns, after_ns) for one in found]
 
     def _watched(self, measure: Callable[[], Sequence[Measurement]]) -> Sequence[Measurement]:
         """Measures if this is the registered board and it is fit; adds what slowed it."""
