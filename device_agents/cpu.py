@@ -82,11 +82,9 @@ class CpuAgent:
             lambda: measure_round(tasks, stop_requested, finish_requested, command=self._command),
         )
 
-    def measure_bare(
-        self, task: MeasureTask, stop_requested: StopRequested = never_stop
-    ) -> tuple[int, ...]:
+    def measure_bare(self, task: MeasureTask) -> tuple[int, ...]:
         """Measures without fleetrank: by the runtime's library alone."""
-        samples_ns: tuple[int, ...] = _MEASURE_BARE(task, stop_requested)
+        samples_ns: tuple[int, ...] = _MEASURE_BARE(task)
         return samples_ns
 
     def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:

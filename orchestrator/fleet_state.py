@@ -37,7 +37,7 @@ class DeviceProgress(StrEnum):
     """It was given up; `sweep resume` measures what is left."""
 
 
-_OUT_OF_USE = frozenset({DeviceProgress.SET_ASIDE, DeviceProgress.LEFT_OUT})
+OUT_OF_USE = frozenset({DeviceProgress.SET_ASIDE, DeviceProgress.LEFT_OUT})
 
 
 def fleet_lines(devices: Iterable[tuple[object, object]]) -> list[str]:
@@ -61,7 +61,7 @@ def fleet_lines(devices: Iterable[tuple[object, object]]) -> list[str]:
     if len(common) > _MOST_REASONS:
         whys.append(count_of(len(common) - _MOST_REASONS, "other reason"))
     noun = "device" if len(found) == 1 else "devices"
-    return [f"{len(found):,} {noun}: {stated}", *(["; ".join(whys)] if whys else [])]
+    return [f"{len(found):,} {noun}: {stated}", *filter(None, ["; ".join(whys)])]
 
 
 def _masked(reason: str) -> str:
@@ -83,16 +83,15 @@ def listed(devices: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, obj
     if len(devices) <= MOST_LISTED:
         return devices
 
-    def urgency(device: Mapping[str, object]) -> tuple[bool, bool, int, float]:
+    def urgency(device: Mapping[str, object]) -> tuple[bool, int, float]:
         n_failed, waited_s = device["n_failed"], device["waited_s"]
         return (
-            device["state"] in _OUT_OF_USE,
-            bool(n_failed),
+            device["state"] in OUT_OF_USE,
             n_failed if isinstance(n_failed, int) else 0,
             waited_s if isinstance(waited_s, float) else 0.0,
         )
 
-    wanted = (*_OUT_OF_USE, DeviceProgress.WAITING)
+    wanted = (*OUT_OF_USE, DeviceProgress.WAITING)
     found = [one for one in devices if one["n_failed"] or one["state"] in wanted]
     first: list[Mapping[str, object]] = []
     others: list[Mapping[str, object]] = []

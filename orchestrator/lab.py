@@ -6,7 +6,7 @@ from statistics import fmean
 from fleetrank.device_agents.contract.proof import proof_line
 from fleetrank.foundation.units import NS_PER_MS
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.fleet_state import DeviceProgress
+from fleetrank.orchestrator.fleet_state import OUT_OF_USE, DeviceProgress
 from fleetrank.orchestrator.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import is_running
@@ -16,11 +16,10 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 _log = logging.getLogger(__name__)
 _NEWEST = 100
 """Sweeps that are looked at; older ones do not run any more."""
-_AWAY = frozenset({DeviceProgress.SET_ASIDE, DeviceProgress.LEFT_OUT})
 
 
 def lab_states(workspace: Workspace) -> dict[str, dict[str, object]]:
-    """What `devices_table.STATES` names, of each device; a wrong device file is logged."""
+    """As `devices_table.States`; a wrong device file is logged."""
     found: dict[str, dict[str, object]] = {}
     try:
         files = read_device_files(workspace)
@@ -49,7 +48,7 @@ def lab_states(workspace: Workspace) -> dict[str, dict[str, object]]:
 def _state(now: dict[str, object], sweep_id: str, *, is_running: bool) -> dict[str, object]:
     """The state of a device of a sweep, and why: that sweep has it, or what it waits for."""
     state, reason = now.get("state"), now.get("waits")
-    if state in _AWAY:
+    if state in OUT_OF_USE:
         return {"state": "away", "why": reason}
     if reason is not None:
         return {"state": "waiting", "why": reason}

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -21,6 +21,7 @@ from fleetrank.analysis.report.page_tables import PageTables, kinds_of, page_tab
 from fleetrank.analysis.report.pair_view import answer_sentences
 from fleetrank.analysis.report.rank_points import rank_series
 from fleetrank.analysis.report.sections import Section, page_sections
+from fleetrank.analysis.statistics.measured.devices_table import States
 from fleetrank.analysis.stored.cell_notes import devices_of
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, NO_FAMILY
 from fleetrank.analysis.stored.selection import Selection
@@ -135,7 +136,7 @@ def build_report(
     *,
     selection: Selection = _EVERY_ROW,
     is_predicted: bool = False,
-    states: Mapping[str, Mapping[str, object]] | None = None,
+    states: States | None = None,
 ) -> ReportFacts:
     """Writes the page about a results folder to `out`; an older page is replaced at the end.
 

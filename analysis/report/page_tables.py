@@ -1,6 +1,6 @@
 """All tables of the page. Each is computed once; its charts and sections use them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -14,7 +14,7 @@ from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.frontier_transfer import ParetoResult, pareto
 from fleetrank.analysis.statistics.history.history_table import History, history
 from fleetrank.analysis.statistics.language.language import PhasesResult, phases
-from fleetrank.analysis.statistics.measured.devices_table import with_states
+from fleetrank.analysis.statistics.measured.devices_table import States, with_states
 from fleetrank.analysis.statistics.measured.verdicts import with_verdicts
 from fleetrank.analysis.statistics.prediction.predictions import (
     Prediction,
@@ -126,10 +126,7 @@ class PageTables:
 
 
 def page_tables(
-    evidence: Evidence,
-    *,
-    is_predicted: bool = False,
-    states: Mapping[str, Mapping[str, object]] | None = None,
+    evidence: Evidence, *, is_predicted: bool = False, states: States | None = None
 ) -> PageTables:
     """Computes all tables; those of one set of platforms share a session, one is kept at a time.
 

@@ -204,11 +204,9 @@ class AndroidAgent:
         """Runs the file on this host's CPU, which computes the same outputs."""
         return infer_in_worker(task, stop_requested)
 
-    def measure_bare(
-        self, task: MeasureTask, stop_requested: StopRequested = never_stop
-    ) -> tuple[int, ...]:
+    def measure_bare(self, task: MeasureTask) -> tuple[int, ...]:
         """Measures by plain `adb shell`; the figure that the program prints in its text."""
-        programs = self._programs(task, stop_requested)
+        programs = self._programs(task, never_stop)
         with self.held(programs.phone):
             return run_bare(programs, task)
 

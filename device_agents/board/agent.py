@@ -325,14 +325,12 @@ class BoardAgent:
             for one in found
         ]
 
-    def measure_bare(
-        self, task: MeasureTask, stop_requested: StopRequested = never_stop
-    ) -> tuple[int, ...]:
+    def measure_bare(self, task: MeasureTask) -> tuple[int, ...]:
         """Measures by the board's Python and the runtime's library alone, over plain ssh."""
         files = files_of(task)
-        reply = self._link.call("missing", tuple(files.values()), stop_requested=stop_requested)
+        reply = self._link.call("missing", tuple(files.values()))
         if missing := lacking(reply, files):
-            _send(self._link, missing, "a bare run", stop_requested)
+            _send(self._link, missing, "a bare run", never_stop)
         # Only the board knows the name of its host's folder.
         argument = arguments_of(task, f"{FOLDER}/host-*/files/{files[task.artifact_path]}")
         program = PROGRAM.read_bytes()
@@ -340,7 +338,6 @@ class BoardAgent:
             (self._options.python, "-c", START, str(len(program)), argument),
             sent=(program,),
             timeout_s=task.limits.timeout_s,
-            stop_requested=stop_requested,
         )
         return samples_of(end)
 

@@ -132,11 +132,9 @@ class BrowserAgent:
             found = failed(task.task_id, failure_from_error(error, "timed"))
         return replace(found, started_utc=started, finished_utc=utc_now())
 
-    def measure_bare(
-        self, task: MeasureTask, stop_requested: StopRequested = never_stop
-    ) -> tuple[int, ...]:
+    def measure_bare(self, task: MeasureTask) -> tuple[int, ...]:
         """A plain loop of the same library in a fresh worker of the same page."""
-        return self._repeat(task, stop_requested, BARE_RUNS).measure().samples_ns
+        return self._repeat(task, never_stop, BARE_RUNS).measure().samples_ns
 
     def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the file on this host's CPU, which computes the same outputs."""

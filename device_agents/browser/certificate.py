@@ -10,7 +10,7 @@ import ssl
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from fleetrank.device_agents.errors import MissingLibraryError, PermanentError
+from fleetrank.device_agents.errors import PermanentError, missing_library
 from fleetrank.foundation.errors import failing_as
 
 OWN = "self"
@@ -51,9 +51,7 @@ def _made(host: str) -> tuple[bytes, bytes]:
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as error:
-        raise MissingLibraryError(
-            f"a certificate needs cryptography: {error}", "pip install 'fleetrank[browser]'"
-        ) from error
+        raise missing_library("cryptography, for a certificate,", "browser", error) from error
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"fleetrank on {host}"[:64])])
     try:

@@ -5,8 +5,6 @@ own task's file and nothing else of this computer.
 """
 
 import errno
-import ipaddress
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -25,13 +23,14 @@ from fleetrank.device_agents.browser.tab_messages import (
     TabCall,
 )
 from fleetrank.device_agents.errors import (
-    MissingLibraryError,
     PermanentError,
     UnusableDeviceError,
     host_in_use,
+    missing_library,
 )
 from fleetrank.foundation.codec import CodecError, from_json
-from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError, failing_as
+from fleetrank.foundation.listening import is_loopback, open_listener
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -91,10 +90,7 @@ class Place:
     @property
     def is_here(self) -> bool:
         """Whether only browsers of this computer reach it."""
-        try:
-            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def link(self) -> str:
@@ -125,23 +121,24 @@ def _start(place: Place, desk: Desk) -> None:
     try:
         import uvicorn
     except ImportError as error:
-        raise MissingLibraryError(
-            f"the server for browsers cannot be imported: {error}",
-            "pip install 'fleetrank[browser]'",
-        ) from error
+        raise missing_library("the server for browsers", "browser", error) from error
     config = uvicorn.Config(
         application(desk), log_level="error", access_log=False, server_header=False,
         ssl_certfile=place.certificate, ssl_keyfile=place.private_key,
         h11_max_incomplete_event_size=MAX_MESSAGE_BYTES, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    try:
+    message = f"the certificate {place.certificate} cannot be used"
+    remedy = "give a certificate and its key as files in PEM with `tls`"
+    with failing_as(PermanentError, message, remedy, OSError, ValueError):
         config.load()
-    except (OSError, ValueError) as error:
-        raise PermanentError(
-            f"the certificate {place.certificate} cannot be used: {error}",
-            "give a certificate and its key as files in PEM with `tls`",
-        ) from error
-    listener = _listener(place)
+    message, remedy = f"cannot listen on {place.listen}", "give an address of this computer"
+    with failing_as(PermanentError, message, f"{remedy} with `listen`", OSError):
+        try:
+            listener = open_listener(place.host, place.port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise host_in_use(f"another process at {place.listen}, perhaps a sweep") from error
     server = uvicorn.Server(config)
     name = f"tabs at {place.listen}"
     # A daemon: tabs do not keep a process alive.
@@ -149,24 +146,6 @@ def _start(place: Place, desk: Desk) -> None:
     ends_s = time.monotonic() + _START_S
     while not server.started and time.monotonic() < ends_s:
         time.sleep(0.01)
-
-
-def _listener(place: Place) -> socket.socket:
-    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((place.host, place.port))
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise host_in_use(f"another process at {place.listen}, perhaps a sweep") from error
-        raise PermanentError(
-            f"cannot listen on {place.listen}: {error.strerror or error}",
-            "give an address of this computer with `listen`",
-        ) from error
-    return listener
 
 
 def application(desk: Desk) -> "Starlette":
@@ -186,7 +165,7 @@ def application(desk: Desk) -> "Starlette":
         headers = {**_HEADERS, "cache-control": age}
         return FileResponse(path, headers=headers, media_type=_TYPES.get(path.suffix))
 
-    def file(key_hash: str, request: Request) -> Response:
+    def file(desk: Desk, key_hash: str, request: Request) -> Response:
         task = desk.assignment_of(key_hash).task
         if request.path_params["sha256"] != task.artifact_sha256:
             raise OverError("this task has another file", "wait for the next one")
@@ -196,11 +175,9 @@ def application(desk: Desk) -> "Starlette":
         Route(f"/api/{name}", _answering(desk, answer, most), methods=["POST"])
         for name, (answer, most) in _ANSWERS.items()
     ]
-    given = _answering(desk, lambda _desk, key, request: file(key, request), None)
+    given = Route("/api/file/{sha256}", _answering(desk, file, None))
     places = ("/", "/{name}", "/assets/{version}/{name}")
-    return Starlette(
-        routes=[Route("/api/file/{sha256}", given), *posts, *(Route(one, static) for one in places)]
-    )
+    return Starlette(routes=[given, *posts, *(Route(one, static) for one in places)])
 
 
 def _message(cls: type[T], answer: Callable[[Desk, str, T], object]) -> tuple[Any, int]:

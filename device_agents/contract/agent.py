@@ -134,9 +134,7 @@ class RoundAgent(Protocol):
 class ProvingAgent(Agent, Protocol):
     """An agent of a device that can also measure without fleetrank, which proves its figures."""
 
-    def measure_bare(
-        self, task: MeasureTask, stop_requested: StopRequested = never_stop
-    ) -> tuple[int, ...]:
+    def measure_bare(self, task: MeasureTask) -> tuple[int, ...]:
         """Measures a task as a person without fleetrank does; times in ns, all above 0.
 
         The same program runs the same file with the same threads on the same cores. One figure if

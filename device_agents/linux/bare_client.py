@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.errors import (
     BadOutputError,
@@ -24,36 +23,28 @@ PROGRAM = Path(bare_loop.__file__)
 _TAIL = 300
 
 
-def measure_bare(
-    task: MeasureTask, stop_requested: StopRequested = never_stop, kept: Path | None = None
-) -> tuple[int, ...]:
+def measure_bare(task: MeasureTask, kept: Path | None = None) -> tuple[int, ...]:
     """Times a file on this host in a child that imports the runtime's library alone.
 
     Args:
         task: its file, threads, CPUs and policy.
-        stop_requested: ends it.
         kept: where it writes its inputs and outputs; `None` keeps none.
 
     Raises:
         FleetError: as of `arguments_of` and `samples_of`.
     """
     argument = arguments_of(task, glob.escape(task.artifact_path), kept)
-    end = run_plain((sys.executable, "-I", str(PROGRAM), argument), task, stop_requested)
+    end = run_plain((sys.executable, "-I", str(PROGRAM), argument), task)
     return samples_of(end)
 
 
 def run_plain(
-    command: Sequence[str],
-    task: MeasureTask,
-    stop_requested: StopRequested,
-    environment: Mapping[str, str] | None = None,
+    command: Sequence[str], task: MeasureTask, environment: Mapping[str, str] | None = None
 ) -> ChildEnd:
     """Runs a program of the bare way here, within the task's time limit."""
     with failing_as(TransientError, f"{command[0]} cannot start", "free memory here", OSError):
-        return run_child(
-            command, None, timeout_s=task.limits.timeout_s, stop_requested=stop_requested,
-            environment=environment,
-        )  # fmt: skip
+        limit_s = task.limits.timeout_s
+        return run_child(command, None, timeout_s=limit_s, environment=environment)
 
 
 def arguments_of(task: MeasureTask, pattern: str, kept: Path | None = None) -> str:

@@ -287,12 +287,13 @@ def add(
     labels = dict(_split(label, "--label"))
     options = {key: _value(key, text) for key, text in _split(option, "--option")}
     if browser:
-        kind, address = _browser_kind(kind), address or BROWSER_ADDRESS
+        if kind not in (None, BROWSER):
+            raise UsageError(f"--browser is given, but --kind is {kind}", "remove one of the two")
+        kind, address = BROWSER, address or BROWSER_ADDRESS
         options |= _tls_options(tls)
     addressed = _address({"adb": adb, "ssh": ssh, "address": address})
-    _refuse_misplaced(
-        addressed, tool=tool, python=python, setup=setup, tls=None if browser else tls
-    )
+    way = BROWSER if browser else addressed and addressed[0]
+    _refuse_misplaced(way, {"tls": tls, "tool": tool, "python": python, "setup": setup})
     if addressed is not None:
         new = NewDevice(
             kind=_kind_with_address(addressed[0], kind),
@@ -405,12 +406,7 @@ def check(
     agent = create_agent(device.kind, device.options)
     with reworded(NothingToDoError, FleetError), device.reserved():
         facts = asdict(agent.probe())
-    row: dict[str, object] = {
-        "name": device.name,
-        "kind": device.kind,
-        **facts,
-        "extra": dict(facts["extra"]),
-    }
+    row = {"name": device.name, "kind": device.kind, **facts, "extra": dict(facts["extra"])}
     if not as_json:
         # At once: a registered device is then tried out again, which takes longer.
         print_table([{"fact": key, "value": value} for key, value in row.items()], as_json=False)
@@ -487,29 +483,22 @@ def _address(options: Mapping[str, str | None]) -> _Address:
     return given[0] if given else None
 
 
-def _refuse_misplaced(
-    addressed: _Address,
-    *,
-    tool: list[str] | None,
-    python: str | None,
-    setup: str | None,
-    tls: str | None,
-) -> None:
+_OF_BOARDS = ("ssh", "boards", "give the board with --ssh HOST")
+_ONLY = {
+    "tls": (BROWSER, "browsers", "give --browser too"),
+    "tool": ("adb", "phones", "give the phone with --adb SERIAL"),
+    "python": _OF_BOARDS,
+    "setup": _OF_BOARDS,
+}
+"""Options of devices that are registered in one way, these devices, and what to do."""
+
+
+def _refuse_misplaced(way: str | None, given: Mapping[str, object]) -> None:
     """Rejects options of a device that is registered in another way."""
-    way = None if addressed is None else addressed[0]
-    if tls is not None:
-        raise UsageError("--tls is only for browsers", "give --browser too")
-    if tool and way != "adb":
-        raise UsageError("--tool is only for phones", "give the phone with --adb SERIAL")
-    for option, value in (("--python", python), ("--setup", setup)):
-        if value is not None and way != "ssh":
-            raise UsageError(f"{option} is only for boards", "give the board with --ssh HOST")
-
-
-def _browser_kind(kind: str | None) -> str:
-    if kind not in (None, BROWSER):
-        raise UsageError(f"--browser is given, but --kind is {kind}", "remove one of the two")
-    return BROWSER
+    for name, value in given.items():
+        of, devices, remedy = _ONLY[name]
+        if value not in (None, []) and way != of:
+            raise UsageError(f"--{name} is only for {devices}", remedy)
 
 
 def _tls_options(tls: str | None) -> dict[str, OptionValue]:

@@ -1,11 +1,12 @@
 """`fleetrank report serve`: serves the report as a local web application."""
 
-import socket
 import sys
 from typing import Annotated
 
 import typer
 
+from fleetrank.foundation.errors import failing_as
+from fleetrank.foundation.listening import open_listener
 from fleetrank.orchestrator.cli.context import readable_workspace
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.extras import require_libraries
@@ -40,7 +41,10 @@ def serve(
     from fleetrank.orchestrator.server.app import create_app
 
     results = readable_workspace().results
-    listener = open_listener(host, port)
+    remedy = "choose another port with --port (0 picks a free one), or another --host"
+    with failing_as(UsageError, f"cannot listen on {host}:{port}", remedy, OSError):
+        # Now: the address is printed before the server starts.
+        listener = open_listener(host, port)
     bound_port = int(listener.getsockname()[1])
     access = access_for(host, bound_port, name or ())
     config = uvicorn.Config(
@@ -60,26 +64,3 @@ def serve(
         uvicorn.Server(config).run(sockets=[listener])
     except KeyboardInterrupt:
         print("ended", file=sys.stderr)
-
-
-def open_listener(host: str, port: int) -> socket.socket:
-    """A listening socket that clients can already connect to.
-
-    Raises:
-        UsageError: the address is not available.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With an explicit protocol asyncio disables Nagle's delay, which adds 40 ms to each answer.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        # The address is printed before the start: from here on a client waits instead of failing.
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        raise UsageError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}",
-            "choose another port with --port (0 picks a free one), or another --host",
-        ) from error
-    return listener

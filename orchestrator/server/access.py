@@ -1,7 +1,6 @@
 """Who may ask: who has the token if one is set, this machine if none is, no other site's page."""
 
 import hmac
-import ipaddress
 import os
 import secrets
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fleetrank.foundation.listening import is_loopback
 from fleetrank.orchestrator.errors import UsageError
 
 TOKEN_VARIABLE = "FLEETRANK_TOKEN"  # noqa: S105 - a name
@@ -64,16 +64,6 @@ def access_for(host: str, port: int, names: Iterable[str] = ()) -> Access:
     token = given if given is not None or is_loopback(host) else secrets.token_urlsafe()
     own = ("*",) if token else (*_LOOPBACK, host, *names)
     return Access(token=token, hosts=own, cookie=f"fleetrank_{port}")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server bound to `host`."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 _POLICY = (

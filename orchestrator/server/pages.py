@@ -132,20 +132,17 @@ async def query_page(
 async def devices_page(context: Context) -> Response:
     """Every device of the workspace: its state now, and what its stored attempts say."""
     job = table_job("trust/devices", Selectors(include_simulated=True), Form.JSON)
-    table, error = Table(title="Devices", frame=pl.DataFrame()), None
+    error: OrchestratorError | None = None
+    found: dict[str, list[str]] = {"rows": [], "notes": [], "explanation": []}
     try:
         found = json.loads((await context.ask(job)).body or b"")
-        table = Table(
-            title=found["title"],
-            frame=pl.DataFrame(found["rows"], infer_schema_length=None),
-            notes=tuple(found["notes"]),
-            explanation=tuple(found["explanation"]),
-        )
     except OrchestratorError as refused:
         error = refused
-    table = with_states(table, await run_in_threadpool(lab_states, context.workspace))
-    answer = html_of_rows("devices", "Devices", table.frame.to_dicts(), table.notes)
-    answer = replace(answer, explanation=table.explanation)
+    frame = pl.DataFrame(found["rows"], infer_schema_length=None)
+    states = await run_in_threadpool(lab_states, context.workspace)
+    rows = with_states(Table(title="Devices", frame=frame), states).frame.to_dicts()
+    answer = html_of_rows("devices", "Devices", rows, found["notes"])
+    answer = replace(answer, explanation=tuple(found["explanation"]))
     values = {"title": "Devices", "here": "/devices", "answer": answer, "error": error}
     return render("devices.html.j2", values)
 

@@ -18,6 +18,8 @@ WEEKS = 12
 _BARS = "▁▂▃▄▅▆▇█"
 _LEAST_SPAN = 0.1
 """The bars span at least this share of the fastest week, so that noise draws no mountains."""
+States = Mapping[str, Mapping[str, object]]
+"""By device, what `STATES` names."""
 STATES: Mapping[str, pl.DataType] = {
     "state": pl.String(), "why": pl.String(), "canary_registered_ms": pl.Float64(),
     "proof": pl.String(),
@@ -92,7 +94,7 @@ def _bars(values: Sequence[float]) -> str:
     return "".join(_BARS[round((len(_BARS) - 1) * (one - low) / span)] for one in values)
 
 
-def with_states(table: Table, states: Mapping[str, Mapping[str, object]]) -> Table:
+def with_states(table: Table, states: States) -> Table:
     """The table for a page: also the devices that have no rows, and what `STATES` names."""
     rows = [{"device": name, **one} for name, one in states.items()]
     frame = table.frame if table.frame.width else pl.DataFrame(schema={"device": pl.String()})

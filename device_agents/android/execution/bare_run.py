@@ -34,7 +34,7 @@ def run_bare(programs: PhonePrograms, task: MeasureTask) -> tuple[int, ...]:
     where = ("-H", phone.server.host, "-P", str(phone.server.port), "-s", phone.serial)
     command = shlex.join(words_of(run, task.execution.affinity))
     adb = (str(phone.server.adb), *where, "shell", command)
-    end = run_plain(adb, task, programs.stop_requested, client_environment())
+    end = run_plain(adb, task, client_environment())
     clean_runs(phone)
     require_end(end)
     output = ProgramOutput(run=run, exit_code=end.exit_code, stdout=end.stdout, stderr=end.stderr)

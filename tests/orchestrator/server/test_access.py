@@ -15,9 +15,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from fleetrank.foundation.listening import is_loopback
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.server.access import Access, Gate, access_for, is_loopback
+from fleetrank.orchestrator.server.access import Access, Gate, access_for
 
 TOKEN = "a-token-of-the-tests"
 

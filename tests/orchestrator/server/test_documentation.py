@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fleetrank.orchestrator.cli.report_serve import open_listener
+from fleetrank.foundation.listening import open_listener
 
 TEXT = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text(encoding="utf-8")
 COMMANDS = [
