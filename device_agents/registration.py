@@ -78,11 +78,7 @@ def try_out(
 
 
 def _measure(
-    plan: CanaryPlan,
-    file: CanaryFile,
-    data: RegistrationData,
-    say: Say,
-    backend: str | None = None,
+    plan: CanaryPlan, file: CanaryFile, data: RegistrationData, say: Say, backend: str | None = None
 ) -> Measurement:
     task = canary_task(file.path, file.sha256, data.canary_affinity, plan.policy, plan.timeout_s)
     if backend is not None:

@@ -177,7 +177,6 @@ def _after_repeat(device: DeviceView, event: RepeatFinished) -> DeviceView:
     return DeviceView(
         power=device.power,
         host=event.host,
-        running=None,
         last=last,
         n_done=device.n_done + int(is_ok and not event.will_retry),
         n_failed=device.n_failed + int(not is_ok and not event.will_retry),

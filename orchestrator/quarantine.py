@@ -9,7 +9,7 @@ from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
-def quarantine(workspace: Workspace, device: DeviceFile) -> bool:
+def keep_out(workspace: Workspace, device: DeviceFile) -> bool:
     """Leaves the rows of a device out of all figures, if its kind needs that; false otherwise."""
     if not device.traits.needs_acceptance:
         return False

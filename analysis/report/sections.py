@@ -292,21 +292,6 @@ def _dropped(evidence: Evidence, _tables: PageTables) -> _Own:
     )
 
 
-def host_part(evidence: Evidence, _tables: PageTables) -> _Own | None:
-    """Only with rounds."""
-    return _Own() if evidence.rounds else None
-
-
-def waits_part(_evidence: Evidence, tables: PageTables) -> _Own | None:
-    """Only if a repeat waited."""
-    return _Own() if tables["trust/waits"].frame["n_waited"].sum() else None
-
-
-def lab_part(_evidence: Evidence, tables: PageTables) -> _Own | None:
-    """Only if a device was measured here or is registered; published rows are of no device here."""
-    return _Own() if tables["trust/devices"].frame.height else None
-
-
 def phases_part(evidence: Evidence, _tables: PageTables) -> _Own | None:
     """Only with tokens."""
     # The means of phases use every platform with two workloads.
@@ -509,9 +494,14 @@ _OWN: Mapping[str, _Make] = MappingProxyType(
         "trust": _trust,
         "dropped": _dropped,
         "history": lambda _, tables: _Own() if tables.history else None,
-        "host": host_part,
-        "waits": waits_part,
-        "lab": lab_part,
+        # Only with rounds.
+        "host": lambda evidence, _: _Own() if evidence.rounds else None,
+        # Only if a repeat waited.
+        "waits": lambda _, tables: (
+            _Own() if tables["trust/waits"].frame["n_waited"].sum() else None
+        ),
+        # Only if a device was measured or is registered here; published rows are of no device here.
+        "lab": lambda _, tables: _Own() if tables["trust/devices"].frame.height else None,
         "phases": phases_part,
         "rates": _tokens,
         "contexts": _tokens,

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
-from fleetrank.device_agents.android.execution.bare_run import run_bare
 from fleetrank.device_agents.android.execution.core_watch import CoreWatch
 from fleetrank.device_agents.android.execution.energy_run import EnergyRun, longest_energy_s
 from fleetrank.device_agents.android.execution.program_run import (
@@ -16,6 +15,7 @@ from fleetrank.device_agents.android.execution.program_run import (
     clean_runs,
     latency_of,
     read,
+    run_bare,
 )
 from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.android.execution.raw_log import encode_log

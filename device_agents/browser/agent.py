@@ -29,6 +29,8 @@ from fleetrank.foundation.vocabulary import Origin, Tier
 BARE_RUNS = 100
 _BESIDE_S = 120.0
 """For the file on a slow line, and the outputs that this host computes."""
+_EXTRA = ("adapter", "agent", "clock_step_ns", "engine", "is_isolated")
+"""Fields of `TabFacts` that a row has by the same names."""
 _ARRIVAL_S = 4.0
 """A page asks again within 2 s after a server has started."""
 
@@ -81,6 +83,7 @@ def read_options(options: Mapping[str, OptionValue]) -> BrowserOptions:
 
 def facts_of(facts: TabFacts, tier: str) -> DeviceFacts:
     """What a page said of its browser, as facts of a device."""
+    said = {name: getattr(facts, name) for name in _EXTRA}
     return DeviceFacts(
         device_model=words(f"{facts.engine} on {facts.system}"),
         tier=Tier(tier),
@@ -88,12 +91,8 @@ def facts_of(facts: TabFacts, tier: str) -> DeviceFacts:
         os=words(facts.system),
         arch="wasm",
         logical_cores=facts.cores,
-        extra=options_of({
-            "adapter": facts.adapter, "agent": facts.agent, "clock_step_ns": facts.clock_step_ns,
-            "engine": facts.engine, "is_isolated": facts.is_isolated,
-            "memory_class_gib": facts.memory_gib,
-        }),
-    )  # fmt: skip
+        extra=options_of({**said, "memory_class_gib": facts.memory_gib}),
+    )
 
 
 class BrowserAgent:

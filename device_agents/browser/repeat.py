@@ -1,7 +1,7 @@
 """One repeat in a tab: the task that a page gets, its inputs, and what its answer becomes."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -123,8 +123,12 @@ class TabRepeat:
         found = [
             FoundInput(name=one.name, sizes=one.shape, dtype=one.dtype) for one in loaded.inputs
         ]
-        specs = specs_of(found, self.task.execution)
-        self.reference = _outputs_here(_task_here(self.task), specs)
+        specs, execution = specs_of(found, self.task.execution), self.task.execution
+        # In the usual runtime of its format, and equal for all repeats.
+        runtime = runtime_of(format_of(execution.runtime))
+        here = replace(execution, runtime=runtime, backend=default_backend(runtime), threads=1)
+        task = replace(infer_task(self.task, Path(), Path()), task_id="reference", execution=here)
+        self.reference = _outputs_here(task, specs)
         return write_frame([one.name for one in found], make_inputs(specs, _SEED))
 
     def _measurement(self, times: TabTimes, outputs: Sequence[Array]) -> Measurement:
@@ -154,7 +158,11 @@ class TabRepeat:
             flags=(*judge(seen, task.policy), Flag.SELF_REPORTED),
             **{name: getattr(times, name) for name in _SAME},
         )
-        self._require_possible(found, times)
+        try:
+            require_possible(found, task.limits.timeout_s, self._problems(times))
+        except CodecError as error:
+            message = f"the page says impossible things: {error.message}"
+            raise BadOutputError(message, "load the page again in the browser") from error
         return found
 
     def _compared(self, outputs: Sequence[Array]) -> OutputComparison:
@@ -177,25 +185,16 @@ class TabRepeat:
             )
         return alike
 
-    def _require_possible(self, found: Measurement, times: TabTimes) -> None:
-        execution, policy = self.task.execution, self.task.policy
-        problem = None
-        if times.threads != execution.threads:
-            problem = f"{times.threads} threads ran, not {execution.threads}"
-        elif len(times.samples_ns) > policy.max_samples:
-            problem = f"{len(times.samples_ns)} samples are more than {policy.max_samples}"
-        elif times.stop_reason not in _REASONS:
-            problem = f"it stopped for an unknown reason: {words(times.stop_reason)}"
-        elif not 0 < times.runs_per_sample < 2**31 or not 0 <= times.clock_step_ns < 10**9:
-            problem = "its clock or its number of runs is impossible"
-        try:
-            require_possible(found, self.task.limits.timeout_s)
-        except CodecError as error:
-            problem = error.message
-        if problem is not None:
-            raise BadOutputError(
-                f"the page says impossible things: {problem}", "load the page again in the browser"
-            )
+    def _problems(self, times: TabTimes) -> Iterator[str]:
+        asked, most = self.task.execution.threads, self.task.policy.max_samples
+        if times.threads != asked:
+            yield f"{times.threads} threads ran, not {asked}"
+        if len(times.samples_ns) > most:
+            yield f"{len(times.samples_ns)} samples are more than {most}"
+        if times.stop_reason not in _REASONS:
+            yield f"it stopped for an unknown reason: {words(times.stop_reason)}"
+        if not 0 < times.runs_per_sample < 2**31 or not 0 <= times.clock_step_ns < 10**9:
+            yield "its clock or its number of runs is impossible"
 
 
 def _why_not(task: MeasureTask) -> str | None:
@@ -204,13 +203,6 @@ def _why_not(task: MeasureTask) -> str | None:
     if task.weights_path is not None:
         return "the file has its weights beside it, which no tab can read"
     return "a tab measures no sustained throughput" if task.policy.min_time_s > 0 else None
-
-
-def _task_here(task: MeasureTask) -> InferTask:
-    """The same file in the usual runtime of its format on this host; equal for all repeats."""
-    runtime = runtime_of(format_of(task.execution.runtime))
-    here = replace(task.execution, runtime=runtime, backend=default_backend(runtime), threads=1)
-    return replace(infer_task(task, Path(), Path()), task_id="reference", execution=here)
 
 
 @lru_cache(maxsize=64)

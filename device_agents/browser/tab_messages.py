@@ -86,11 +86,17 @@ class TabCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
-    """A page still measures; `is_gone`: it is closed, or loaded again."""
+class _OfTask:
+    """What messages about a task name."""
 
     tab: str
     task_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat(_OfTask):
+    """A page still measures; `is_gone`: it is closed, or loaded again."""
+
     is_gone: bool
 
 
@@ -104,11 +110,9 @@ class TabArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedFile:
+class LoadedFile(_OfTask):
     """A page has loaded its file and asks for the inputs."""
 
-    tab: str
-    task_id: str
     inputs: tuple[TabArray, ...]
 
 
@@ -149,11 +153,9 @@ class TabTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(_OfTask):
     """The end of a task: times or an error."""
 
-    tab: str
-    task_id: str
     error: TabFault | None
     times: TabTimes | None
 

@@ -48,9 +48,15 @@ def read_reply(plain: Json, task: MeasureTask) -> Measurement:
     return replace(found, origin=Origin.MEASURED)
 
 
-def require_possible(found: Measurement, timeout_s: float) -> None:
-    """Returns if every value of an answer is possible; raises `CodecError` otherwise."""
-    _refuse(_problems(found, timeout_s))
+def require_possible(found: Measurement, timeout_s: float, others: Iterable[str] = ()) -> None:
+    """Returns if every value of an answer is possible; raises `CodecError` otherwise.
+
+    Args:
+        found: the answer.
+        timeout_s: time limit of its task.
+        others: problems that are known already.
+    """
+    _refuse((*others, *_problems(found, timeout_s)))
 
 
 def read_turn_report(text: str) -> TurnReport:

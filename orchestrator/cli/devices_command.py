@@ -26,12 +26,11 @@ from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.foundation.wording import with_flags
+from fleetrank.orchestrator import quarantine
 from fleetrank.orchestrator.cli.context import current, host_turn, settle_workspace
 from fleetrank.orchestrator.cli.listing import AsJson, TableView, print_table, with_view
 from fleetrank.orchestrator.cli.sweep_display import EXIT_FAILED_CELLS, fleetrank_command
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.quarantine import accept as accept_device
-from fleetrank.orchestrator.quarantine import quarantine
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
     PeakSpec,
@@ -310,7 +309,7 @@ def add(
         known = load_devices(workspace)
         device = _desk().add(workspace, new)
         # One that was accepted stays so when it is registered again.
-        is_kept_out = device.name not in known and quarantine(workspace, device)
+        is_kept_out = device.name not in known and quarantine.keep_out(workspace, device)
         _print_file(workspace.devices / f"{device.name}.yaml", as_json)
         if is_kept_out and not as_json:
             print(f"its rows count after: {fleetrank_command('devices', 'accept', device.name)}")
@@ -339,7 +338,7 @@ def accept(name: Name, as_json: AsJson = False) -> None:
     """
     workspace = settle_workspace()
     device = find_device(load_devices(workspace), name)
-    is_new = accept_device(workspace, device)
+    is_new = quarantine.accept(workspace, device)
     if as_json:
         print(json_text({"name": device.name, "is_accepted": True, "is_new": is_new}, indent=2))
     else:
@@ -516,11 +515,9 @@ def _tls_options(tls: str | None) -> dict[str, OptionValue]:
 
 def _kind_with_address(option: str, kind: str | None) -> str:
     """The kind whose devices this option registers, if it is the requested one."""
-    if option not in _NOUNS:
-        if kind is None:
-            raise UsageError(f"--{option} is of no kind of device", "give --kind too")
-        return kind
-    known = kind_with_address(option)
+    known = kind_with_address(option) if option in _NOUNS else kind
+    if known is None:
+        raise UsageError(f"--{option} is of no kind of device", "give --kind too")
     if kind not in (None, known):
         raise UsageError(
             f"--{option} is for {_NOUNS[option]}, but --kind is {kind}",

@@ -27,6 +27,9 @@ _MAX_DEVICES_SHOWN = 20
 """Maximum devices on screen; the busiest are shown and the others are counted."""
 
 
+_KEPT = SweepStarted | PowerCycled | Notice | SweepFinished
+
+
 class LiveConsole:
     """Draws the view of the sweep; failures and notices stay as lines above it."""
 
@@ -45,10 +48,7 @@ class LiveConsole:
             )
             self._live.start()
         is_failure = isinstance(event, RepeatFinished | ExportFinished) and event.error is not None
-        is_kept = is_failure or isinstance(
-            event, SweepStarted | PowerCycled | Notice | SweepFinished
-        )
-        if is_kept and (line := sentence(event)) is not None:
+        if (is_failure or isinstance(event, _KEPT)) and (line := sentence(event)) is not None:
             self._console.print(Text(self._view.labels.said(line)))
         if isinstance(event, SweepFinished):
             self.close()
@@ -69,14 +69,7 @@ def render(view: View, now_s: float) -> Group:
     table = Table(box=None, pad_edge=False, expand=True)
     hosts = {device.host for device in view.devices.values()}
     has_hosts = len(hosts) > 1
-    for title in (
-        *(["host"] if has_hosts else []),
-        "device",
-        "running",
-        "last",
-        "done",
-        "failed",
-    ):
+    for title in (*(["host"] if has_hosts else []), "device", "running", "last", "done", "failed"):
         table.add_column(
             title, overflow="ellipsis", no_wrap=True, ratio=1 if title == "running" else None
         )

@@ -258,12 +258,9 @@ def build(
 
     path = out or workspace.root / _PAGE
     with turn:
+        states = lab_states(workspace)
         facts = build_report(
-            workspace.results,
-            path,
-            selection=chosen,
-            is_predicted=predictions,
-            states=lab_states(workspace),
+            workspace.results, path, selection=chosen, is_predicted=predictions, states=states
         )
     if as_json:
         print(json_text({**asdict(facts), "path": str(path)}, indent=2))

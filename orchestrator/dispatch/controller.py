@@ -9,9 +9,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
-from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.hosts.reach import in_thread
 from fleetrank.foundation.vocabulary import ErrorKind
@@ -147,8 +146,7 @@ class Controller:
         self._recorder = recorder
         self._switch = switch
         self._clock = clock
-        self._probes: dict[str, Future[DeviceFacts | Failure]] = {}
-        self._switches: dict[str, Future[str | None]] = {}
+        self._asked: list[tuple[messages.Probe | messages.CyclePower, Future[Any]]] = []
         self._state = new_state(work, tally, hosts.facts(), clock())
         self._error: StoreError | None = None
 
@@ -165,13 +163,10 @@ class Controller:
             if self._switch.is_stopping:
                 is_now = self._switch.is_now
                 self._handle(messages.StopPressed(now_s=self._clock(), is_now=is_now))
-            for device, answer in self._answered_probes():
-                self._handle(messages.Probed(now_s=self._clock(), device=device, answer=answer))
+            for event in self._answers():
+                self._handle(event)
             for host in self._hosts.joined():
                 self._handle(messages.HostJoined(now_s=self._clock(), host=host))
-            for device in [name for name, end in self._switches.items() if end.done()]:
-                error = self._switches.pop(device).result()
-                self._handle(messages.Switched(now_s=self._clock(), device=device, error=error))
             self._handle(messages.Tick(now_s=self._clock()))
             arrived = self._hosts.poll(self._state.wait_s(self._clock()))
             self._handle(messages.Arrived(now_s=self._clock(), measurements=arrived))
@@ -179,19 +174,24 @@ class Controller:
         if self._error is not None:
             raise self._error
 
-    def _answered_probes(self) -> Iterator[tuple[str, DeviceFacts | Failure]]:
-        for device in [device for device, answer in self._probes.items() if answer.done()]:
-            answer = self._probes.pop(device)
-            if (error := answer.exception()) is None:
-                yield device, answer.result()
+    def _answers(self) -> Iterator[Event]:
+        """What devices have answered that were asked in a thread."""
+        for asked in [one for one in self._asked if one[1].done()]:
+            self._asked.remove(asked)
+            (action, end), now_s = asked, self._clock()
+            if isinstance(action, messages.CyclePower):
+                yield messages.Switched(now_s=now_s, device=action.device, error=end.result())
                 continue
-            failure = Failure(
-                kind=ErrorKind.INTERNAL,
-                message=f"{type(error).__name__}: {error}",
-                remedy="run with `inline=true` and `debug=true` to see where",
-                is_transient=True,
-            )
-            yield device, failure
+            if (error := end.exception()) is None:
+                answer = end.result()
+            else:
+                answer = Failure(
+                    kind=ErrorKind.INTERNAL,
+                    message=f"{type(error).__name__}: {error}",
+                    remedy="run with `inline=true` and `debug=true` to see where",
+                    is_transient=True,
+                )
+            yield messages.Probed(now_s=now_s, device=action.device, answer=answer)
 
     def _handle(self, event: Event) -> None:
         for action in step(self._state, event):
@@ -210,7 +210,10 @@ class Controller:
             case messages.Announce():
                 self._recorder.emit(action.event)
             case messages.Probe() | messages.CyclePower():
-                self._ask(action)
+                is_probe = isinstance(action, messages.Probe)
+                ask = self._hosts.probe if is_probe else self._hosts.cycle_power
+                # In a thread: a phone that hangs takes half a minute to answer.
+                self._asked.append((action, in_thread(partial(ask, action.device))))
             case messages.Sync():
                 self._recorder.sink.flush()
                 self._handle(messages.Synced(now_s=self._clock()))
@@ -222,14 +225,6 @@ class Controller:
                 self._hosts.finish_rounds()
             case messages.Interrupt():
                 self._hosts.interrupt()
-
-    def _ask(self, action: messages.Probe | messages.CyclePower) -> None:
-        """In a thread: a phone that hangs takes half a minute to answer."""
-        device = action.device
-        if isinstance(action, messages.Probe):
-            self._probes[device] = in_thread(partial(self._hosts.probe, device))
-        else:
-            self._switches[device] = in_thread(partial(self._hosts.cycle_power, device))
 
     def _store(self, done: messages.Store | messages.StoreUntried) -> None:
         refusal = self._recorder.store(done)

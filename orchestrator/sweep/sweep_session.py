@@ -141,10 +141,8 @@ def _asked_sets(setup: Setup, plan: Plan) -> Iterator[tuple[Cell, str | None]]:
         for count in asked.processes:
             cpus = replica_cpus(setup.spec, cell.execution, count, cores)
             policy = ReplicaPolicy(count=count, run_s=asked.run_s, cpus=cpus)
-            key, execution = (
-                replicated_key(cell.cell_key, count),
-                replace(cell.execution, replicas=policy),
-            )
+            key = replicated_key(cell.cell_key, count)
+            execution = replace(cell.execution, replicas=policy)
             yield replace(cell, cell_key=key, execution=execution), _why_no_set(setup, cell, count)
 
 
@@ -294,14 +292,8 @@ class SweepSession:
             if not is_new:
                 is_trusted = self._options.is_trusted
                 check_host(self._workspace, self._setup, pending, is_trusted=is_trusted)
-            self._store.update_record(
-                self._sweep_id,
-                {
-                    "state": SweepState.RUNNING,
-                    "run_started_utc": stamp_now(),
-                    "finished_utc": None,
-                },
-            )
+            begun = {"run_started_utc": stamp_now(), "finished_utc": None}
+            self._store.update_record(self._sweep_id, {"state": SweepState.RUNNING, **begun})
             self._announce(tally)
             try:
                 if pending:
@@ -413,13 +405,9 @@ class SweepSession:
         return host_turn(f"sweep {self._sweep_id}, which {doing}", self._emit, self._switch)
 
     def _work(self, exports: Exports) -> SweepWork:
+        plan = self._setup.plan
         return SweepWork(
-            sweep=sweep_facts(
-                self._sweep_id,
-                self._setup.plan.seed,
-                self._workspace.root,
-                self._setup.plan.until,
-            ),
+            sweep=sweep_facts(self._sweep_id, plan.seed, self._workspace.root, plan.until),
             plan=self._plan_now,
             spent_s=self._spent_s,
             places=self._setup.places,

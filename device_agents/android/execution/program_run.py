@@ -1,11 +1,13 @@
 """Places the program and the artifact of a task on a phone, runs the program and cleans up."""
 
 import secrets
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fleetrank.device_agents.android.adb_server import client_environment
 from fleetrank.device_agents.android.execution.program_store import ProgramStore
 from fleetrank.device_agents.android.execution.storage import PUSH_BYTES_PER_S, PhoneStorage
 from fleetrank.device_agents.android.phone import Phone
@@ -14,6 +16,7 @@ from fleetrank.device_agents.android.programs.program_output import ProgramCall,
 from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.proof import figure_ns
 from fleetrank.device_agents.contract.task import (
     CanaryTask,
     MeasurePolicy,
@@ -28,6 +31,7 @@ from fleetrank.device_agents.errors import (
     TooSlowError,
     UnsupportedError,
 )
+from fleetrank.device_agents.linux.bare_client import require_end, run_plain
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.temporary import temporary_folder
 
@@ -89,12 +93,12 @@ def run_program(
     """
     clean_runs(phone)
     mark = secrets.token_hex(8)
-    place_inputs(phone, run)
+    _place_inputs(phone, run)
     if run.log_tag is not None:
         phone.shell('log -t "$1" "$2"', LOG_MARK, mark, timeout_s=_ASK_TIMEOUT_S)
     with watch or nullcontext():
         ended = phone.shell(
-            _START, TASK_FOLDER, *words_of(run, affinity),
+            _START, TASK_FOLDER, *_words_of(run, affinity),
             timeout_s=timeout_s, stop_requested=stop_requested, max_bytes=MAX_PROGRAM_BYTES,
         )  # fmt: skip
     if ended.exit_code == 126:
@@ -113,7 +117,7 @@ def run_program(
     )
 
 
-def words_of(run: ProgramCall, affinity: Sequence[int] | None) -> tuple[str, ...]:
+def _words_of(run: ProgramCall, affinity: Sequence[int] | None) -> tuple[str, ...]:
     """The command of a call, pinned to CPUs."""
     pinned = () if affinity is None else ("taskset", mask_of(affinity))
     # After `taskset`: a library of the user's must not take the place of one of Android's.
@@ -142,7 +146,7 @@ def library_paths(folder: str) -> tuple[str, str]:
     return f"LD_LIBRARY_PATH={folder}", f"ADSP_LIBRARY_PATH={folder};{_DSP_FOLDERS}"
 
 
-def place_inputs(phone: Phone, run: ProgramCall) -> None:
+def _place_inputs(phone: Phone, run: ProgramCall) -> None:
     """Sends the file of inputs, if the call names one; `clean_runs` deletes it."""
     if (remote := run.inputs_file) is None:
         return
@@ -293,3 +297,28 @@ def latency_of(reading: Measurement) -> int:
     if reading.latency_ns is None:
         raise BadOutputError("the program printed no latency", "read its stored output")
     return reading.latency_ns
+
+
+def run_bare(programs: PhonePrograms, task: MeasureTask) -> tuple[int, ...]:
+    """Runs a task as a person does: by `adb shell`, with plain flags, and reads the text.
+
+    Fleetrank's own way uses other settings of the phone, looks at it meanwhile and reads a result
+    file. The caller holds the phone's lease. Returns the samples in nanoseconds, or else the
+    program's own figure.
+
+    Raises:
+        FleetError: the errors of `PhonePrograms.place`, `require_end` and `read`.
+    """
+    placed, phone = programs.place(task), programs.phone
+    plain = tuple(word for word in placed.argv if word.partition("=")[2] != placed.result_file)
+    run = replace(placed, argv=plain, result_file=None)
+    _place_inputs(phone, run)
+    where = ("-H", phone.server.host, "-P", str(phone.server.port), "-s", phone.serial)
+    command = shlex.join(_words_of(run, task.execution.affinity))
+    adb = (str(phone.server.adb), *where, "shell", command)
+    end = run_plain(adb, task, client_environment())
+    clean_runs(phone)
+    require_end(end)
+    output = ProgramOutput(run=run, exit_code=end.exit_code, stdout=end.stdout, stderr=end.stderr)
+    reading = read(task, output)
+    return reading.samples_ns or (figure_ns(reading) or latency_of(reading),)

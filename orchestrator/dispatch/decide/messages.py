@@ -21,93 +21,83 @@ from fleetrank.orchestrator.progress_events import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Began:
+class _Moment:
+    """What every event has: seconds of a monotonic clock."""
+
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Began(_Moment):
     """The first event of a run.
 
     Attributes:
-        now_s: seconds of a monotonic clock, as in every event.
         in_flight: tasks that an earlier driver left running, from task id to device.
         offered: measurements that an earlier driver did not acknowledge.
     """
 
-    now_s: float
     in_flight: Mapping[str, str] = field(default_factory=dict)
     offered: Sequence[Measurement] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrived:
+class Arrived(_Moment):
     """A wait for measurements has ended; empty if none arrived.
 
     A lost host is a failed measurement of kind `host_lost` for each of its running tasks; an
     answered probe of its devices means that it is back.
     """
 
-    now_s: float
     measurements: Sequence[Measurement]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
+class Probed(_Moment):
     """A device has answered its probe with its facts, or the probe failed."""
 
-    now_s: float
     device: str
     answer: DeviceFacts | Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostJoined:
+class HostJoined(_Moment):
     """A host answers that did not answer before."""
 
-    now_s: float
     host: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Switched:
+class Switched(_Moment):
     """A device was switched off and on, or `error` says why not."""
 
-    now_s: float
     device: str
     error: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class Tick(_Moment):
     """Time has passed; comes once in each round of the control loop."""
 
-    now_s: float
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopPressed:
+class StopPressed(_Moment):
     """The user requested a stop, `is_now` without waiting; may come again in each round."""
 
-    now_s: float
     is_now: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreFailed:
+class StoreFailed(_Moment):
     """The disk is full or cannot be written; the row stays in memory."""
 
-    now_s: float
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Synced:
+class Synced(_Moment):
     """Every row stored so far is safe from a power cut."""
 
-    now_s: float
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(_Moment):
     """The last event of a run: the loop has ended, and late results are decided."""
-
-    now_s: float
 
 
 Event = (

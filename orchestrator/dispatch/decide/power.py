@@ -44,9 +44,9 @@ def due_cycles(
 ) -> Iterator[tuple[str, list[Lane]]]:
     """The devices to switch now, each with the lanes of its unit, on which nothing runs."""
     for device, names in units.items():
-        unit = [lanes[name] for name in names if name in lanes]
+        unit = [lanes[name] for name in names]
         is_busy = any(one.running or one.is_probing or one.is_cycling for one in unit)
-        if device in lanes and wants_cycle(lanes[device]) and not is_busy:
+        if wants_cycle(lanes[device]) and not is_busy:
             yield device, unit
 
 
@@ -55,7 +55,7 @@ def switching(lanes: Mapping[str, Lane], units: Mapping[str, tuple[str, ...]]) -
     return {
         name
         for device, names in units.items()
-        if device in lanes and (lanes[device].is_cycling or wants_cycle(lanes[device]))
+        if lanes[device].is_cycling or wants_cycle(lanes[device])
         for name in names
     }
 

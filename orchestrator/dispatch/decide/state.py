@@ -247,7 +247,7 @@ def new_state(
         published_s=now_s,
         announced_s=now_s,
         looks=looks,
-        units=units_of(work.places),
+        units=units_of({name: work.places[name] for name in lanes}),
     )
 
 

@@ -4,8 +4,9 @@ It reads no clock, file or random number and starts no thread: time comes with t
 control loop carries out the actions and decides nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure
@@ -70,29 +71,9 @@ def _without_repetitions(state: DispatchState, actions: Iterator[Action]) -> Ite
 
 
 def _actions(state: DispatchState, event: Event) -> Iterator[Action]:
-    match event:
-        case messages.Tick():
-            yield from _tick(state, event.now_s)
-        case messages.Arrived():
-            yield from _arrived(state, event)
-        case messages.Synced():
-            yield from _synced(state, event.now_s)
-        case messages.Probed():
-            yield from _probed(state, event)
-        case messages.HostJoined():
-            yield from _host_joined(state, event)
-        case messages.Switched():
-            yield from _switched(state, event)
-        case messages.StopPressed():
-            yield from _stop_pressed(state, event)
-        case messages.StoreFailed():
-            yield from _store_failed(state, event)
-        case messages.Began():
-            yield from _began(state, event)
-        case _:  # Ended
-            yield from _ended(state)
-    news = () if state.looks is None else state.looks.news()
-    yield from (messages.Announce(event=one) for one in news)
+    yield from _DECISIONS[type(event)](state, event)
+    if state.looks is not None:
+        yield from (messages.Announce(event=one) for one in state.looks.news())
 
 
 def _began(state: DispatchState, event: messages.Began) -> Iterator[Action]:
@@ -124,7 +105,8 @@ def _adopt_running(state: DispatchState, task_id: str, device: str, attempt: Att
         state.queues.leave_out(key)
 
 
-def _tick(state: DispatchState, now_s: float) -> Iterator[Action]:
+def _tick(state: DispatchState, event: messages.Tick) -> Iterator[Action]:
+    now_s = event.now_s
     if state.interrupted_s is not None and now_s - state.interrupted_s > _GRACE_S:
         state.is_abandoned = True
     if not state.is_stopping:
@@ -224,8 +206,7 @@ def _host_joined(state: DispatchState, event: messages.HostJoined) -> Iterator[A
 
 def _switched(state: DispatchState, event: messages.Switched) -> Iterator[Action]:
     for name in state.units[event.device]:
-        if name in state.lanes:
-            state.lanes[name] = power.after_cycle(state.lanes[name], event.error, event.now_s)
+        state.lanes[name] = power.after_cycle(state.lanes[name], event.error, event.now_s)
     cycled = notices.power_cycled(state.lanes[event.device], event.error)
     yield messages.Announce(event=cycled)
 
@@ -248,16 +229,25 @@ def _store_failed(state: DispatchState, event: messages.StoreFailed) -> Iterator
         yield messages.Announce(event=notices.store_failed(event.message))
 
 
-def _synced(state: DispatchState, now_s: float) -> Iterator[Action]:
-    state.synced_s = now_s
+def _synced(state: DispatchState, event: messages.Synced) -> Iterator[Action]:
+    state.synced_s = event.now_s
     if state.taken and not state.has_store_failed:
         yield messages.Acknowledge(task_ids=tuple(state.taken))
         state.taken.clear()
 
 
-def _ended(state: DispatchState) -> Iterator[Action]:
+def _ended(state: DispatchState, _event: messages.Ended) -> Iterator[Action]:
     held, state.held = state.held, {}
     for measurement in (one for measurements in held.values() for one in measurements):
         # Also if the attempt that it was held for has not ended: its worker is abandoned.
         yield from adopted(state, state.attempt_of(measurement.task_id), measurement)
     yield messages.Sync()
+
+
+_DECISIONS: Mapping[type[Event], Callable[[DispatchState, Any], Iterator[Action]]] = {
+    messages.Began: _began, messages.Arrived: _arrived, messages.Probed: _probed,
+    messages.HostJoined: _host_joined, messages.Switched: _switched, messages.Tick: _tick,
+    messages.StopPressed: _stop_pressed, messages.StoreFailed: _store_failed,
+    messages.Synced: _synced, messages.Ended: _ended,
+}  # fmt: skip
+"""What is decided when an event comes."""
