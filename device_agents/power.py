@@ -9,9 +9,6 @@ from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.hold import LabCommand, cannot_start, run_command
 from fleetrank.foundation.user_file import NO_OTHER_KEYS, Key
 
-KEY = "power"
-"""Of a device file."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Power:
@@ -25,11 +22,11 @@ class Power:
     def require(self) -> None:
         """Raises `PermanentError` if the program is not on this host."""
         if shutil.which(self.cycle[0]) is None:
-            raise cannot_start(self.cycle, KEY, "no such program")
+            raise cannot_start(self.cycle, "power", "no such program")
 
     def switch(self) -> str | None:
         """Switches it off and on; returns why that failed, with the command's last line."""
         try:
-            return run_command(self.cycle, KEY, timeout_s=self.limit_s)[0]
+            return run_command(self.cycle, "power", timeout_s=self.limit_s)[0]
         except PermanentError as error:
             return f"{error.message}; {error.remedy}"

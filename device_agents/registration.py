@@ -45,9 +45,7 @@ def try_out(
         registered_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         facts=applicant.facts,
         clusters=tuple(cluster.cores for cluster in applicant.clusters),
-        small=tuple(
-            cpu for cluster in applicant.clusters if cluster.is_small for cpu in cluster.cores
-        ),
+        small=tuple(cpu for one in applicant.clusters if one.is_small for cpu in one.cores),
     )
     plan = applicant.canary(options)
     if plan is None:

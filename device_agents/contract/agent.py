@@ -151,11 +151,7 @@ OPTION_NAMES = "option_names"
 """Metadata of a field that is a mapping: the names of the options that it collects."""
 
 
-def read_fields(
-    cls: type[T],
-    kind: str,
-    options: Mapping[str, OptionValue],
-) -> T:
+def read_fields(cls: type[T], kind: str, options: Mapping[str, OptionValue]) -> T:
     """Builds a dataclass from the options of one device; an integer is accepted for a float.
 
     Args:

@@ -117,7 +117,7 @@ def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions
     setup = setup_of_record(workspace, store.sweep_record(sweep_id))
     with _open_backend(workspace, options, setup.spec) as backend:
         _check_same_place(setup, options)
-        for host in {*options.needed_hosts} - {*backend.fleet.hosts}:
+        for host in sorted({*options.needed_hosts} - {*backend.fleet.hosts}):
             there = ", ".join(backend.fleet.hosts)
             raise UsageError(f"host {host} does not answer", f"these do: {there}")
         with _resumable(sweep_id):
