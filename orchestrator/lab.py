@@ -3,7 +3,7 @@
 import logging
 from statistics import fmean
 
-from fleetrank.device_agents.contract.proof import proof_line
+from fleetrank.device_agents.contract.proof import proof_words
 from fleetrank.foundation.units import NS_PER_MS
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.fleet_state import OUT_OF_USE, DeviceProgress
@@ -32,7 +32,7 @@ def lab_states(workspace: Workspace) -> dict[str, dict[str, object]]:
         found[name] = {
             "state": "registered",
             "canary_registered_ms": canary_ms,
-            "proof": None if device.proof is None else proof_line(device.proof),
+            "proof": None if device.proof is None else proof_words(device.proof),
         }
     store = ResultStore(workspace.results)
     newest = store.sweep_ids()[-_NEWEST:]

@@ -94,6 +94,12 @@ def proof_line(proof: Proof) -> str:
     )
 
 
+def proof_words(proof: Proof) -> str:
+    """The ratio and what is wrong, for a cell of a table."""
+    found = f"{proof.ratio:.2f} ({proof.low:.2f} to {proof.high:.2f})"
+    return "; ".join((found, *proof.findings))
+
+
 def proof_of(
     pairs: Sequence[tuple[int, int]], last: Measurement, asked: Cpus, outputs: Outputs
 ) -> Proof:

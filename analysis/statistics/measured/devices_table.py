@@ -27,8 +27,8 @@ STATES: Mapping[str, pl.DataType] = {
 """What the rows do not know of a device: its state now, the sweep or the reason for it, and its
 canary when it was registered; how fleetrank's figures compare there with bare ones."""
 _SHOWN = (
-    "device", "device_model", "state", "why", "canary_weeks", "canary_ratio", "failures",
-    "n_attempts", "last_sweep", "last_utc", "canary_registered_ms", "canary_last_ms", "proof",
+    "device", "device_model", "state", "why", "canary_weeks", "canary_ratio", "proof", "failures",
+    "n_attempts", "last_sweep", "last_utc", "canary_registered_ms", "canary_last_ms",
 )  # fmt: skip
 """On a page, in this order."""
 

@@ -7,7 +7,7 @@ const MAX_SUMS = 1024;
 // A sample of fewer steps of the clock has an error of more than 2 %.
 const STEPS_PER_SAMPLE = 50;
 const STEP_SEARCH_MS = 50;
-const RECENT = 64;
+const TRIALS = 3;
 
 // The half-width of the 95 % interval of the median, as a share of it; null with too few samples.
 export function medianHalfWidth(samples) {
@@ -53,16 +53,20 @@ export function clockStep(clock) {
     if (now !== last) least = Math.min(least, now - last);
     last = now;
   }
-  return least;
+  return Number.isFinite(least) ? least : STEP_SEARCH_MS;
 }
 
-// How many runs one sample has to be the mean of; `recent` are times of single runs.
-export function runsPerSample(recent, stepMs) {
-  const ordered = Float64Array.from(recent).sort();
-  const median = ordered[ordered.length >> 1];
-  // Below the step of the clock only the mean says something.
-  const run = median > stepMs ? median : ordered.reduce((a, b) => a + b, 0) / ordered.length;
-  return Math.max(1, Math.ceil((STEPS_PER_SAMPLE * stepMs) / Math.max(run, stepMs / 1000)));
+// How many runs one sample is the mean of; the least of some tries, because a single one can be slow.
+export async function runsPerSample(step, clock, stepMs) {
+  for (let runs = 1; ; runs *= 2) {
+    let least = Infinity;
+    for (let trial = 0; trial < TRIALS; trial += 1) {
+      const start = clock();
+      for (let run = 0; run < runs; run += 1) await step();
+      least = Math.min(least, clock() - start);
+    }
+    if (least >= STEPS_PER_SAMPLE * stepMs) return runs;
+  }
 }
 
 class Window {
@@ -81,19 +85,15 @@ class Window {
 export async function warmUp(step, clock, policy) {
   const begin = clock();
   let windowBegin = begin, window = new Window();
-  const recent = [];
   for (let runs = 1; ; runs += 1) {
     const start = clock();
     await step();
     const end = clock();
     window.add(end - start);
-    recent[runs % RECENT] = end - start;
     const seconds = (end - windowBegin) / 1000;
     const isLongEnough = window.runs >= policy.min_warmup_runs && seconds >= policy.min_warmup_s;
     const isStable = isLongEnough && halvesAgree(window.sums, policy.warmup_tolerance);
-    if (isStable || end - begin >= policy.max_warmup_s * 1000) {
-      return { ms: end - begin, runs, isStable, recent: recent.filter((one) => one !== undefined) };
-    }
+    if (isStable || end - begin >= policy.max_warmup_s * 1000) return { ms: end - begin, runs, isStable };
     if (window.runs >= 2 * policy.min_warmup_runs && seconds >= 2 * policy.min_warmup_s) {
       window = new Window();
       windowBegin = end;

@@ -119,7 +119,7 @@ async function measure(task, file) {
   await model.run();
   const first = clock() - began;
   const warm = await warmUp(model.run, clock, task.policy);
-  const perSample = runsPerSample(warm.recent, step);
+  const perSample = await runsPerSample(model.run, clock, step);
   const timed = task.bare_runs
     ? await bareRuns(model.run, task.bare_runs, perSample) : await timeRuns(model.run, clock, task.policy, perSample);
   const outputs = model.outputs();

@@ -22,7 +22,7 @@ def libraries() -> None:
         pytest.skip("needs `make browser-assets`")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # two of Playwright's loops cannot share a thread
 def chromium(libraries: None) -> "Iterator[Browser]":
     with headless_chromium() as browser:
         yield browser

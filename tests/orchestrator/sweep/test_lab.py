@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from wording import has
-
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.proof import proof_of
@@ -36,7 +34,7 @@ def test_a_device_is_in_use_while_its_sweep_runs_and_stays_away_after_it(
         DeviceFile(name="a", kind="simulated", registration=registered, proof=proof),
     )
     said = lab_states(workspace)["a"]
-    assert has(str(said.pop("proof")), "bare 1 ms", "ratio 1.00")
+    assert said.pop("proof") == "1.00 (1.00 to 1.00)"
     assert said == {"state": "registered", "canary_registered_ms": 4.0}
     store = ResultStore(workspace.results)
     store.create_sweep(SweepRecord(sweep_id=SWEEP))
