@@ -77,6 +77,11 @@ class Assignment:
     answer: Answer | None = None
     error: FleetError | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has an answer or an error."""
+        return self.answer is not None or self.error is not None
+
 
 @dataclass(slots=True)
 class Tab:
@@ -252,7 +257,9 @@ class Desk:
         with self._changed:
             given = self._assignments.get(key_hash)
             is_this = given is not None and task_id in (None, given.task.task_id)
-            if given is None or not is_this or given.tab is None or tab not in (None, given.tab):
+            is_taken = given is not None and given.tab is not None and tab in (None, given.tab)
+            # The first end of a task counts: a page that is closed also says that it is hidden.
+            if given is None or not is_this or not is_taken or given.is_over:
                 raise OverError("this task has ended", "wait for the next one")
             given.heard_s = time.monotonic()
             if (present := self._tabs.get(key_hash)) is not None:
