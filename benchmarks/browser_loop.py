@@ -20,7 +20,8 @@ from browser_tab import free_port
 from headless_browser import headless_chromium
 
 from fleetrank.device_agents.browser import assets
-from fleetrank.device_agents.browser.tab_server import Place, serving
+from fleetrank.device_agents.browser.place import Place
+from fleetrank.device_agents.browser.tab_server import serving
 from fleetrank.foundation.onnx_file import onnx_inputs
 
 _PAIRS = """async ([base, bytes, name, shape, runs, pairs]) => {

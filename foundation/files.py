@@ -71,6 +71,12 @@ def cache_folder() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "fleetrank"
 
 
+def user_data() -> Path:
+    """The folder for what this user keeps without a workspace; may not exist yet."""
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "fleetrank"
+
+
 def make_folder(folder: Path) -> None:
     """Creates a folder and its parents if they are missing.
 

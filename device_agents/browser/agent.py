@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.browser.desk import Tab
+from fleetrank.device_agents.browser.place import Place
 from fleetrank.device_agents.browser.repeat import TabRepeat
 from fleetrank.device_agents.browser.tab_messages import TabFacts, options_of, words
-from fleetrank.device_agents.browser.tab_server import Place, serving
+from fleetrank.device_agents.browser.tab_server import serving
 from fleetrank.device_agents.browser.web_runtimes import in_a_tab, why_unsupported
 from fleetrank.device_agents.canary import CANARY_LIMIT_S, between_canaries
 from fleetrank.device_agents.contract.agent import (

@@ -52,7 +52,7 @@ def served_files() -> Mapping[str, Path]:
 
 
 @cache
-def package_versions() -> Mapping[str, str]:
+def pinned_versions() -> Mapping[str, str]:
     """The pinned version of each package."""
     versions: dict[str, str] = json.loads((PAGE / "package.json").read_text())["dependencies"]
     return versions

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fleetrank.device_agents.errors import PermanentError, missing_library
 from fleetrank.foundation.errors import failing_as
+from fleetrank.foundation.files import user_data
 
 OWN = "self"
 """In place of a path: fleetrank makes it."""
@@ -21,8 +22,7 @@ _DAYS = 365
 
 def own_folder() -> Path:
     """Where certificates of this user are kept."""
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "fleetrank" / "tls"
+    return user_data() / "tls"
 
 
 def self_signed(host: str, folder: Path) -> tuple[Path, Path]:

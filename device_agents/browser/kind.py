@@ -1,6 +1,6 @@
 """The kind `browser`; its entry point is in `pyproject.toml`, as that of another package."""
 
-from fleetrank.device_agents.browser.tab_server import Place
+from fleetrank.device_agents.browser.place import Place
 from fleetrank.device_agents.contract.kind import DeviceKind, DeviceOptions, HostShare, Traits
 from fleetrank.foundation.registry import later
 

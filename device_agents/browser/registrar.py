@@ -8,8 +8,9 @@ from types import MappingProxyType
 
 from fleetrank.device_agents.browser.agent import BrowserAgent, facts_of, read_options
 from fleetrank.device_agents.browser.certificate import OWN, fingerprint, own_folder, self_signed
+from fleetrank.device_agents.browser.place import Place
 from fleetrank.device_agents.browser.tab_messages import TabFacts, words
-from fleetrank.device_agents.browser.tab_server import Place, serving
+from fleetrank.device_agents.browser.tab_server import serving
 from fleetrank.device_agents.canary import CANARY_LIMIT_S, CANARY_POLICY
 from fleetrank.device_agents.contract.agent import Cluster, Say
 from fleetrank.device_agents.contract.kind import CanaryPlan, Fact, RegistrationRequest

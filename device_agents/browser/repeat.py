@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetrank.device_agents.browser.assets import package_versions, version
+from fleetrank.device_agents.browser.assets import pinned_versions, version
 from fleetrank.device_agents.browser.desk import Assignment, Desk, Tab
 from fleetrank.device_agents.browser.tab_messages import (
     LoadedFile,
@@ -114,7 +114,7 @@ class TabRepeat:
             "sha256": self.task.artifact_sha256,
             "policy": asdict(self.task.policy),
             "bare_runs": self.bare_runs,
-            "litert_version": package_versions()["@litertjs/core"],
+            "litert_version": pinned_versions()["@litertjs/core"],
         }
 
     def _inputs_for(self, loaded: LoadedFile) -> bytes:

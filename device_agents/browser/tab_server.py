@@ -8,11 +8,11 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fleetrank.device_agents.browser.assets import served_files
 from fleetrank.device_agents.browser.desk import Desk, OverError, ReplacedError, hash_of
+from fleetrank.device_agents.browser.place import Place
 from fleetrank.device_agents.browser.tab_messages import (
     MAX_ARRAY_BYTES,
     MAX_MESSAGE_BYTES,
@@ -30,7 +30,7 @@ from fleetrank.device_agents.errors import (
 )
 from fleetrank.foundation.codec import CodecError, from_json
 from fleetrank.foundation.errors import FleetError, failing_as
-from fleetrank.foundation.listening import is_loopback, open_listener
+from fleetrank.foundation.listening import open_listener
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -52,52 +52,6 @@ _HEADERS = {
 }
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript",
           ".css": "text/css", ".wasm": "application/wasm"}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where pages reach the server.
-
-    Attributes:
-        listen: `HOST:PORT`; a browser on another device needs the name or address that it sees.
-        certificate: path of a file in PEM; with `private_key` the address begins with https.
-            Browsers isolate pages only there, and on their own computer.
-    """
-
-    listen: str
-    certificate: str | None = None
-    private_key: str | None = None
-
-    @property
-    def host(self) -> str:
-        """The part before the port, without brackets."""
-        return self.listen.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        """The part after the colon.
-
-        Raises:
-            PermanentError: it is not a port.
-        """
-        text = self.listen.rpartition(":")[2]
-        if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**16 and self.host):
-            raise PermanentError(
-                f"{self.listen!r} is not an address and a port", "write for example 127.0.0.1:8766"
-            )
-        return int(text)
-
-    @property
-    def is_here(self) -> bool:
-        """Whether only browsers of this computer reach it."""
-        return is_loopback(self.host)
-
-    @property
-    def link(self) -> str:
-        """The address that a person opens."""
-        return f"http{'' if self.certificate is None else 's'}://{self.listen}/"
-
-
 _DESKS: dict[Place, Desk] = {}
 _STARTING = threading.Lock()
 
@@ -107,6 +61,7 @@ def serving(place: Place) -> Desk:
 
     Raises:
         NotFitError: another process uses the port, such as another sweep.
+        MissingLibraryError: the server or the libraries of its page are not installed.
         PermanentError: the address or the certificate cannot be used.
     """
     with _STARTING:
@@ -131,6 +86,7 @@ def _start(place: Place, desk: Desk) -> None:
     remedy = "give a certificate and its key as files in PEM with `tls`"
     with failing_as(PermanentError, message, remedy, OSError, ValueError):
         config.load()
+    served_files()  # a person learns now what is missing, and not from a page that stays empty
     message, remedy = f"cannot listen on {place.listen}", "give an address of this computer"
     with failing_as(PermanentError, message, f"{remedy} with `listen`", OSError):
         try:

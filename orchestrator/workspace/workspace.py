@@ -1,12 +1,12 @@
 """A workspace: the folder with a user's sweeps, devices, model cards, files and results."""
 
-import os
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Self
 
 from fleetrank.foundation.errors import failing_as
+from fleetrank.foundation.files import user_data
 from fleetrank.foundation.installation import host_hash
 from fleetrank.orchestrator.errors import UsageError
 
@@ -125,8 +125,7 @@ def is_workspace(folder: Path) -> bool:
 
 def default_root() -> Path:
     """The folder, in the user's own data, of commands that need no workspace; may not exist yet."""
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "fleetrank"
+    return user_data()
 
 
 def stored_name(device: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fleetrank.device_agents.browser.agent import BrowserAgent
 from fleetrank.device_agents.browser.desk import Desk
-from fleetrank.device_agents.browser.tab_server import Place
+from fleetrank.device_agents.browser.place import Place
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import (
     Execution,

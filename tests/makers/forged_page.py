@@ -10,8 +10,8 @@ import numpy as np
 
 from fleetrank.device_agents.browser.agent import BrowserAgent
 from fleetrank.device_agents.browser.desk import Desk, hash_of
+from fleetrank.device_agents.browser.place import Place
 from fleetrank.device_agents.browser.tab_messages import TabArray
-from fleetrank.device_agents.browser.tab_server import Place
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.foundation.codec import to_plain

@@ -9,7 +9,8 @@ from browser_tab import Opened, free_port
 from headless_browser import headless_chromium
 
 from fleetrank.device_agents.browser.assets import LIBRARIES
-from fleetrank.device_agents.browser.tab_server import Place, serving
+from fleetrank.device_agents.browser.place import Place
+from fleetrank.device_agents.browser.tab_server import serving
 from fleetrank.device_agents.contract.task import OptionValue
 
 if TYPE_CHECKING:

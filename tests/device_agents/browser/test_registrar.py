@@ -7,10 +7,10 @@ import pytest
 from wording import has
 
 from fleetrank.device_agents.browser.desk import Desk, Tab
+from fleetrank.device_agents.browser.place import Place
 from fleetrank.device_agents.browser.registrar import BrowserRegistrar, NewBrowser, code_of
 from fleetrank.device_agents.browser.repeat import TabRepeat
 from fleetrank.device_agents.browser.tab_messages import MAX_TEXT_BYTES, TabFacts, read_frame
-from fleetrank.device_agents.browser.tab_server import Place
 from fleetrank.device_agents.browser.web_runtimes import why_unsupported
 from fleetrank.device_agents.contract.agent import never_stop
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
